@@ -1,0 +1,1 @@
+"""The MQTT broker: Mosquitto, configured, started and supervised."""

@@ -1,0 +1,48 @@
+"""Named arrays: the one form in which models, client states and updates exist outside of torch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+Arrays: TypeAlias = Mapping[str, Array]
+
+
+def digest(arrays: Arrays) -> str:
+    """One short name for these exact bits: equal digests, equal arrays."""
+    state = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        state.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        state.update(array.data if array.size else b"")
+    return state.hexdigest()
+
+
+def weighted_mean(items: Iterable[tuple[Arrays, Mapping[str, float]]]) -> dict[str, Array]:
+    """Mean of arrays in float64, in the given order; each part (`base`, `head`) has its own weight.
+
+    `items` is read once and one item is held at a time, so it may load them from disk.
+    """
+    total: dict[str, Array] = {}
+    weight: dict[str, float] = {}
+    kinds: dict[str, np.dtype[Any]] = {}
+    for arrays, weights in items:
+        for name, array in arrays.items():
+            share = weights[part_of(name)]
+            if name not in total:
+                total[name] = np.zeros(array.shape, np.float64)
+                weight[name] = 0.0
+                kinds[name] = array.dtype
+            total[name] += np.multiply(array, share, dtype=np.float64)
+            weight[name] += share
+    return {name: (total[name] / weight[name]).astype(kinds[name]) for name in total}
+
+
+def part_of(name: str) -> str:
+    """Which part of the model an array belongs to: the word before the first dot."""
+    return name.split(".", 1)[0]

@@ -1,0 +1,166 @@
+"""What an experiment is: typed sections with a default and a description for every key.
+
+Reading TOML files and overrides is in `experiment_file.py`; this file only says what is valid.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+Positive = Annotated[int, Meta(ge=1)]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all sections: frozen, keyword-only, no unknown keys."""
+
+
+class ExperimentSection(Section):
+    """What is run, for how long, and how patiently."""
+
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+            description="Name of the experiment; the run folder is named after it.",
+        ),
+    ] = "experiment"
+    seed: Annotated[
+        int, Meta(ge=0, description="Seed of every random draw: same seed, same bits.")
+    ] = 1
+    rounds: Annotated[int, Meta(ge=1, description="Number of training rounds.")] = 10
+    grace: Annotated[
+        float | Literal["forever"],
+        Meta(
+            description="Seconds a lost board is waited for before the round goes on without it,"
+            ' or "forever" for runs that must be reproducible on flaky fleets.'
+        ),
+    ] = 60.0
+    deadline: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Seconds after which a round no longer waits for stragglers; 0 = no limit.",
+        ),
+    ] = 0.0
+    min_updates: Annotated[
+        int, Meta(ge=1, description="A round never closes with fewer updates than this.")
+    ] = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.grace, str) and self.grace < 0:
+            raise ValueError('grace is negative; expected seconds or "forever"')
+
+
+Option = bool | int | float | str
+
+
+class AlgorithmSection(Section):
+    """The federated algorithm, and its own options (in a file they stand beside `name`)."""
+
+    name: Annotated[
+        str, Meta(description='"fedavg"; or your own, as "package.module:builder".')
+    ] = "fedavg"
+    options: dict[str, Option] = {}
+
+
+class ModelSection(Section):
+    """The network that is trained."""
+
+    name: Annotated[
+        str, Meta(description='"dnn" (one hidden layer) or "convnet" (two convolutions).')
+    ] = "convnet"
+    head_depth: Annotated[
+        int,
+        Meta(ge=1, description="How many of the last linear layers are the head; the rest is the base."),
+    ] = 1
+
+
+class DataSection(Section):
+    """Which samples there are and who has them."""
+
+    dataset: Annotated[
+        str,
+        Meta(description='"fmnist-mini" (10,000 images, built in) or "fashion-mnist" (70,000).'),
+    ] = "fmnist-mini"
+    clients: Annotated[
+        int, Meta(ge=1, description="Number of clients the dataset is divided among (ids 0, 1, ...).")
+    ] = 12
+    partition: Annotated[
+        Literal["iid", "dirichlet"],
+        Meta(
+            description='"iid" (equal shares of everything) or "dirichlet" '
+            "(label skew, stronger for smaller alpha)."
+        ),
+    ] = "dirichlet"
+    alpha: Annotated[
+        float, Meta(gt=0, description="Concentration of the Dirichlet distribution.")
+    ] = 0.5
+    min_size: Annotated[
+        int, Meta(ge=2, description="Smallest number of samples a client may get (dirichlet).")
+    ] = 10
+    train_ratio: Annotated[
+        float,
+        Meta(gt=0, lt=1, description="Share of each client's samples used for training; the rest tests."),
+    ] = 0.75
+
+
+class TrainingSection(Section):
+    """What a selected client does in a round."""
+
+    epochs: Annotated[int, Meta(ge=1, description="Passes over the client's samples.")] = 5
+    batch_size: Annotated[int, Meta(ge=1, description="Samples per step.")] = 20
+    learning_rate: Annotated[float, Meta(gt=0, description="Step size of SGD.")] = 0.01
+    momentum: Annotated[float, Meta(ge=0, lt=1, description="Momentum of SGD.")] = 0.9
+    weight_decay: Annotated[float, Meta(ge=0, description="L2 penalty of SGD.")] = 0.0
+
+
+class SelectionSection(Section):
+    """Who takes part."""
+
+    rate: Annotated[
+        float,
+        Meta(gt=0, le=1, description="Share of the participants that trains in each round."),
+    ] = 1.0
+    participants: Annotated[
+        str,
+        Meta(
+            description='Client ids that take part, such as "0-3,8"; "all" = every client of the data.'
+        ),
+    ] = "all"
+    start_with: Annotated[
+        Literal["all"] | Positive,
+        Meta(
+            description="Round 1 starts when this many participants are connected, "
+            'or "all" of them.'
+        ),
+    ] = "all"
+
+
+class EvaluationSection(Section):
+    """When the models are tested, and which."""
+
+    every: Annotated[
+        int, Meta(ge=1, description="Test after every n-th round (and always after the last).")
+    ] = 1
+    stages: Annotated[
+        tuple[Literal["G", "L1", "L2"], ...],
+        Meta(
+            description="G: global model; L1: personal model before the client's training; "
+            "L2: after it."
+        ),
+    ] = ("G", "L1", "L2")
+
+
+class Experiment(Section):
+    """One experiment, complete: every key that the user left out has its default."""
+
+    experiment: ExperimentSection = ExperimentSection()
+    algorithm: AlgorithmSection = AlgorithmSection()
+    model: ModelSection = ModelSection()
+    data: DataSection = DataSection()
+    training: TrainingSection = TrainingSection()
+    selection: SelectionSection = SelectionSection()
+    evaluation: EvaluationSection = EvaluationSection()

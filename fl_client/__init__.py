@@ -1,0 +1,1 @@
+"""The board daemon: simulates clients, trains, keeps their state."""

@@ -1,0 +1,1 @@
+"""The coordinator: rounds, selection, aggregation, results."""
