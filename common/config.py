@@ -17,7 +17,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Base of all sections: frozen, keyword-only, no unknown keys."""
 
 
-class ExperimentSection(Section):
+class ExperimentSection(Section, frozen=True, kw_only=True):
     """What is run, for how long, and how patiently."""
 
     name: Annotated[
@@ -57,7 +57,7 @@ class ExperimentSection(Section):
 Option = bool | int | float | str
 
 
-class AlgorithmSection(Section):
+class AlgorithmSection(Section, frozen=True, kw_only=True):
     """The federated algorithm, and its own options (in a file they stand beside `name`)."""
 
     name: Annotated[
@@ -66,7 +66,7 @@ class AlgorithmSection(Section):
     options: dict[str, Option] = {}
 
 
-class ModelSection(Section):
+class ModelSection(Section, frozen=True, kw_only=True):
     """The network that is trained."""
 
     name: Annotated[
@@ -74,19 +74,27 @@ class ModelSection(Section):
     ] = "convnet"
     head_depth: Annotated[
         int,
-        Meta(ge=1, description="How many of the last linear layers are the head; the rest is the base."),
+        Meta(
+            ge=1,
+            description="How many of the last linear layers are the head; the rest is the base.",
+        ),
     ] = 1
 
 
-class DataSection(Section):
+class DataSection(Section, frozen=True, kw_only=True):
     """Which samples there are and who has them."""
 
     dataset: Annotated[
         str,
-        Meta(description='"fmnist-mini" (10,000 images, built in) or "fashion-mnist" (70,000).'),
+        Meta(
+            description='"fmnist-mini" (10,000 images, built in) or "fashion-mnist" (70,000).'
+        ),
     ] = "fmnist-mini"
     clients: Annotated[
-        int, Meta(ge=1, description="Number of clients the dataset is divided among (ids 0, 1, ...).")
+        int,
+        Meta(
+            ge=1, description="Number of clients the dataset is divided among (ids 0, 1, ...)."
+        ),
     ] = 12
     partition: Annotated[
         Literal["iid", "dirichlet"],
@@ -103,11 +111,15 @@ class DataSection(Section):
     ] = 10
     train_ratio: Annotated[
         float,
-        Meta(gt=0, lt=1, description="Share of each client's samples used for training; the rest tests."),
+        Meta(
+            gt=0,
+            lt=1,
+            description="Share of each client's samples used for training; the rest tests.",
+        ),
     ] = 0.75
 
 
-class TrainingSection(Section):
+class TrainingSection(Section, frozen=True, kw_only=True):
     """What a selected client does in a round."""
 
     epochs: Annotated[int, Meta(ge=1, description="Passes over the client's samples.")] = 5
@@ -117,7 +129,7 @@ class TrainingSection(Section):
     weight_decay: Annotated[float, Meta(ge=0, description="L2 penalty of SGD.")] = 0.0
 
 
-class SelectionSection(Section):
+class SelectionSection(Section, frozen=True, kw_only=True):
     """Who takes part."""
 
     rate: Annotated[
@@ -139,7 +151,7 @@ class SelectionSection(Section):
     ] = "all"
 
 
-class EvaluationSection(Section):
+class EvaluationSection(Section, frozen=True, kw_only=True):
     """When the models are tested, and which."""
 
     every: Annotated[
@@ -154,7 +166,7 @@ class EvaluationSection(Section):
     ] = ("G", "L1", "L2")
 
 
-class Experiment(Section):
+class Experiment(Section, frozen=True, kw_only=True):
     """One experiment, complete: every key that the user left out has its default."""
 
     experiment: ExperimentSection = ExperimentSection()

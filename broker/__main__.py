@@ -1,0 +1,5 @@
+"""`python -m broker` is `fl-broker`."""
+
+from broker.cli import main
+
+main()

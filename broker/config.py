@@ -1,0 +1,111 @@
+"""What our Mosquitto is told: `BrokerConfig` -> the text of mosquitto.conf.
+
+Pure; files and processes are process.py's.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+from common.errors import ConfigError
+
+PASSWORDS = "passwords"
+HIGHEST_PORT = 65535
+
+# Nothing that could end the line or the word: the address is written into a configuration file.
+_ADDRESS = re.compile(r"[A-Za-z0-9_.:%-]{1,253}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """One listener and its limits.
+
+    A listener that other machines can reach has `accounts`; without them the class cannot be
+    made. With `accounts` everybody logs in, also from this machine.
+    """
+
+    address: str = "127.0.0.1"
+    port: int = 1883
+    accounts: bool = False
+    # A chunk is at most 512 KiB. A larger packet than this ends its sender's connection, and a
+    # sender that repeats it after each reconnect never gets another word in.
+    max_packet_bytes: int = 1024 * 1024
+    # Per client, for what waits until it is back; Mosquitto drops the rest and tells nobody.
+    max_queued_messages: int = 10_000
+    max_queued_bytes: int = 256 * 1024 * 1024
+    max_inflight_messages: int = 100
+    autosave_seconds: int = 30
+    forget_clients_after_days: int = 7
+
+    def __post_init__(self) -> None:
+        """Refuse what Mosquitto would misread, and open doors."""
+        if not _ADDRESS.fullmatch(self.address):
+            raise ConfigError(
+                f"broker address is {self.address!r}; expected a host or IP address"
+            )
+        if not 1 <= self.port <= HIGHEST_PORT:
+            raise ConfigError(f"broker port is {self.port}; expected 1 to {HIGHEST_PORT}")
+        for name in ("max_packet_bytes", "max_queued_messages", "max_queued_bytes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; expected at least 1")
+        for name in ("max_inflight_messages", "autosave_seconds", "forget_clients_after_days"):
+            if not 1 <= getattr(self, name) <= HIGHEST_PORT:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}; expected 1 to {HIGHEST_PORT}"
+                )
+        if not self.accounts and not is_loopback(self.address):
+            raise ConfigError(
+                f"broker address {self.address} can be reached from other machines; "
+                "expected accounts"
+            )
+
+
+def is_loopback(address: str) -> bool:
+    """Only this machine can reach `address`; a name other than localhost might be anything."""
+    if address.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def bind_address(config: BrokerConfig) -> str:
+    """The address Mosquitto binds: `localhost` is not left to the resolver."""
+    return "127.0.0.1" if config.address.lower() == "localhost" else config.address
+
+
+def mosquitto_conf(config: BrokerConfig, folder: str, *, user: str = "") -> str:
+    """The configuration of a Mosquitto that keeps everything in `folder` and runs as `user`."""
+    if _CONTROL.search(folder) or folder != folder.strip():
+        raise ConfigError(f"broker folder is {folder!r}; expected a path without odd blanks")
+    access = (
+        ["allow_anonymous false", f"password_file {folder}/{PASSWORDS}"]
+        if config.accounts
+        else ["allow_anonymous true"]
+    )
+    lines = [
+        "# Written by fl-broker at every start; changes here are lost.",
+        f"listener {config.port} {bind_address(config)}",
+        *access,
+        "persistence true",
+        f"persistence_location {folder}",
+        f"autosave_interval {config.autosave_seconds}",
+        f"persistent_client_expiration {config.forget_clients_after_days}d",
+        f"max_packet_size {config.max_packet_bytes}",
+        f"max_inflight_messages {config.max_inflight_messages}",
+        f"max_queued_messages {config.max_queued_messages}",
+        f"max_queued_bytes {config.max_queued_bytes}",
+        "set_tcp_nodelay true",
+        "log_dest stderr",
+        "log_type error",
+        "log_type warning",
+        "log_type notice",
+        "log_timestamp_format %Y-%m-%dT%H:%M:%S",
+        # Started as root, Mosquitto becomes the user `mosquitto`, who cannot write our folder.
+        *([f"user {user}"] if user else []),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,122 @@
+"""Keeps a Mosquitto running until a signal says stop: restarts it, tells it of new accounts."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from broker.config import PASSWORDS
+from broker.process import Broker
+from common.errors import BrokerError, FedbedError
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.2
+
+Fingerprint = tuple[int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deaths:
+    """When mosquitto died lately, and what follows from it."""
+
+    limit: int = 5
+    window_seconds: float = 30.0
+    times: tuple[float, ...] = ()
+
+    def after(self, now: float) -> Deaths:
+        """The same with one more death; those out of the window are forgotten."""
+        recent = tuple(then for then in self.times if now - then < self.window_seconds)
+        return Deaths(self.limit, self.window_seconds, (*recent, now))
+
+    @property
+    def too_many(self) -> bool:
+        """Starting it again has no point."""
+        return len(self.times) >= self.limit
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long to wait before the next start: nothing after one death, then 0.5, 1, 2 s."""
+        return 0.0 if len(self.times) <= 1 else min(0.25 * 2 ** (len(self.times) - 1), 5.0)
+
+
+def supervise(broker: Broker, ready: Callable[[], None]) -> None:
+    """Run `broker` in the main thread until SIGTERM or SIGINT; raises when it keeps dying.
+
+    `ready` is called once, when it first answers.
+    """
+    # The one primitive a signal handler may touch while the same thread waits on it.
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        signals.put(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with broker:
+            ready()
+            _keep_alive(broker, signals)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _keep_alive(broker: Broker, signals: queue.SimpleQueue[int]) -> None:
+    deaths = Deaths()
+    accounts = _fingerprint(broker.folder)
+    while not _asked_to_stop(signals, LOOK_SECONDS):
+        if broker.alive():
+            accounts = _reloaded(broker, accounts)
+            continue
+        deaths = deaths.after(time.monotonic())
+        if deaths.too_many:
+            raise BrokerError(
+                f"mosquitto died {deaths.limit} times within {deaths.window_seconds:.0f} s; "
+                f"its last words: {broker.last_lines()}"
+            )
+        log.warning("mosquitto died; starting it again in %.1f s", deaths.pause_seconds)
+        if _asked_to_stop(signals, deaths.pause_seconds):
+            return
+        _start_again(broker)
+
+
+def _start_again(broker: Broker) -> None:
+    """Try once; a failure is seen, and counted as a death, at the next look."""
+    try:
+        broker.start()
+    except FedbedError as error:
+        log.warning("mosquitto did not start: %s", error)
+    else:
+        log.info("mosquitto is back on %s:%d", broker.host, broker.port)
+
+
+def _reloaded(broker: Broker, before: Fingerprint) -> Fingerprint:
+    after = _fingerprint(broker.folder)
+    if after != before:
+        log.info("accounts changed; mosquitto reads them again")
+        broker.reload()
+    return after
+
+
+def _asked_to_stop(signals: queue.SimpleQueue[int], seconds: float) -> bool:
+    try:
+        number = signals.get(timeout=seconds)
+    except queue.Empty:
+        return False
+    log.info("%s: stopping", signal.Signals(number).name)
+    return True
+
+
+def _fingerprint(folder: Path) -> Fingerprint:
+    """Changes whenever the file of accounts is replaced."""
+    try:
+        status = (folder / PASSWORDS).stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -1,0 +1,209 @@
+"""Messages and tensors as bytes, and back: strict JSON, safetensors, chunks.
+
+Decoding trusts nothing: whatever the bytes are, it returns a valid value or raises ProtocolError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from common.arrays import Array, Arrays
+from common.errors import ProtocolError, VersionError
+from common.messages import (
+    PROTOCOL,
+    Chunk,
+    ChunkHeader,
+    Connected,
+    Natural,
+    Text,
+    TrainDetail,
+    Wire,
+)
+
+MAX_JSON = 512 * 1024
+CHUNK = 512 * 1024
+MAX_FRAME = CHUNK + 4096
+MAX_BLOB = CHUNK * 1024
+_MAGIC = b"FBC1"
+_META = "fedbed"  # one metadata key: safetensors writes several keys in no fixed order
+
+W = TypeVar("W", bound=Wire)
+
+
+def encode(message: Wire) -> bytes:
+    """A JSON message as bytes."""
+    return msgspec.json.encode(message)
+
+
+def decode(data: bytes, kind: type[W]) -> W:
+    """Bytes as a JSON message of one kind."""
+    if len(data) > MAX_JSON:
+        raise ProtocolError(f"{len(data)} bytes of JSON; expected at most {MAX_JSON}")
+    if kind in (Connected, TrainDetail):
+        _check_protocol(data)
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"not a valid {kind.__name__}: {error}") from error
+
+
+class _Greeting(msgspec.Struct):
+    """The two fields by which even another version's handshake can be understood."""
+
+    protocol: int
+    version: str = "unknown"
+
+
+def _check_protocol(data: bytes) -> None:
+    try:
+        greeting = msgspec.json.decode(data, type=_Greeting)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"no protocol version: {error}") from error
+    if greeting.protocol != PROTOCOL:
+        raise VersionError(
+            f"speaks protocol {greeting.protocol} (fedbed {greeting.version[:40]}), "
+            f"this side speaks {PROTOCOL}; install the same fedbed on both"
+        )
+
+
+def blob_digest(data: bytes) -> str:
+    """The name of these exact bytes."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+class ModelMeta(Wire, frozen=True, kw_only=True):
+    """Metadata of a global model on its way to the boards."""
+
+    run: Text
+    round: Natural
+
+
+class UpdateMeta(Wire, frozen=True, kw_only=True):
+    """Metadata of a client's update: weights of the parts, and what the server may add up.
+
+    Nothing here may differ between two trainings of the same task: no times, no host names.
+    """
+
+    run: Text
+    round: Natural
+    client: Natural
+    samples: Natural
+    steps: Natural
+    weights: dict[str, float]
+    loss: float | None
+
+
+class _Stamp(Wire, frozen=True, kw_only=True):
+    encoding: Text
+    meta: msgspec.Raw
+
+
+def encode_tensors(arrays: Arrays, meta: Wire) -> bytes:
+    """Named arrays and their metadata as one safetensors blob; same input, same bytes."""
+    stamp = _Stamp(encoding="float32", meta=msgspec.Raw(msgspec.json.encode(meta)))
+    solid = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    return safetensors.numpy.save(solid, {_META: msgspec.json.encode(stamp).decode()})
+
+
+def decode_tensors(data: bytes, kind: type[W]) -> tuple[dict[str, Array], W]:
+    """A safetensors blob as named, read-only arrays and their metadata."""
+    stamp = _read_stamp(data)
+    if stamp.encoding != "float32":
+        raise ProtocolError(f"encoding {stamp.encoding!r} is not known; expected 'float32'")
+    try:
+        meta = msgspec.json.decode(stamp.meta, type=kind)
+        arrays = safetensors.numpy.load(data)
+    except (msgspec.DecodeError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise ProtocolError(f"not a valid tensor blob: {error}") from error
+    for array in arrays.values():
+        array.flags.writeable = False
+    return arrays, meta
+
+
+def _read_stamp(data: bytes) -> _Stamp:
+    try:
+        (length,) = struct.unpack_from("<Q", data)
+        if length > min(len(data) - 8, MAX_JSON):
+            raise ProtocolError(f"a header of {length} bytes in a blob of {len(data)}")
+        header = msgspec.json.decode(data[8 : 8 + length], type=dict[str, msgspec.Raw])
+        metadata = msgspec.json.decode(header["__metadata__"], type=dict[str, str])
+        return msgspec.json.decode(metadata[_META], type=_Stamp)
+    except (
+        struct.error,
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+        KeyError,
+    ) as e:
+        raise ProtocolError(f"not a tensor blob of ours: {e!r}") from e
+
+
+def check_arrays(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse arrays that are not exactly these names and shapes in finite float32."""
+    if set(arrays) != set(shapes):
+        odd = sorted(set(arrays) ^ set(shapes))
+        raise ProtocolError(f"arrays missing or unknown: {', '.join(odd)[:200]}")
+    for name, shape in shapes.items():
+        array = arrays[name]
+        if array.dtype != np.float32 or array.shape != shape:
+            raise ProtocolError(
+                f"{name} is {array.dtype}{list(array.shape)}; expected float32{list(shape)}"
+            )
+        if not np.isfinite(array).all():
+            raise ProtocolError(
+                f"{name} has values that are not finite (the training diverged)"
+            )
+
+
+def cut(blob: bytes, *, run: str, number: int, client: int | None) -> Iterator[Chunk]:
+    """The parts of a blob, each small enough for one PUBLISH; `number` is the round."""
+    parts = max(1, -(-len(blob) // CHUNK))
+    name = blob_digest(blob)
+    for part in range(parts):
+        header = ChunkHeader(
+            run=run,
+            round=number,
+            client=client,
+            part=part,
+            parts=parts,
+            size=len(blob),
+            digest=name,
+        )
+        yield Chunk(header, blob[part * CHUNK : (part + 1) * CHUNK])
+
+
+def encode_chunk(chunk: Chunk) -> bytes:
+    """Magic, header length, header as JSON, bytes of the part."""
+    header = msgspec.json.encode(chunk.header)
+    return b"".join((_MAGIC, struct.pack(">I", len(header)), header, chunk.body))
+
+
+def decode_chunk(data: bytes) -> Chunk:
+    """Bytes as a chunk whose header and length agree."""
+    if len(data) > MAX_FRAME:
+        raise ProtocolError(f"a chunk of {len(data)} bytes; expected at most {MAX_FRAME}")
+    if data[:4] != _MAGIC or len(data) < 8:
+        raise ProtocolError("not a chunk of ours")
+    (length,) = struct.unpack_from(">I", data, 4)
+    if length > 4096:
+        raise ProtocolError(f"a chunk header of {length} bytes")
+    try:
+        header = msgspec.json.decode(data[8 : 8 + length], type=ChunkHeader)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"not a valid chunk header: {error}") from error
+    body = data[8 + length :]
+    if header.size > MAX_BLOB or header.parts != max(1, -(-header.size // CHUNK)):
+        raise ProtocolError(f"{header.parts} parts do not make {header.size} bytes")
+    if header.part >= header.parts:
+        raise ProtocolError(f"part {header.part} of {header.parts}")
+    if len(body) != min(CHUNK, header.size - header.part * CHUNK):
+        raise ProtocolError(f"part {header.part} has {len(body)} bytes")
+    return Chunk(header, body)

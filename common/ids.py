@@ -1,0 +1,47 @@
+"""Names and client ids as people write them: checked where they enter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from common.errors import UsageError
+
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+MAX_ID = 999_999
+
+
+def check_name(name: str, what: str) -> str:
+    """A board, federation or run name that is safe in a topic and in a path."""
+    if not _NAME.match(name):
+        raise UsageError(
+            f"{what} is {name!r}; expected letters, digits, '.', '_' or '-' (at most 64)"
+        )
+    return name
+
+
+def parse_ids(text: str) -> tuple[int, ...]:
+    """Client ids from "0,1,2" or "0-9" or a mixture; ascending, each once."""
+    ids: set[int] = set()
+    for piece in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})(?:\s*-\s*(\d{1,6}))?\s*", piece)
+        if not match:
+            raise UsageError(
+                f"{text!r} is not a list of client ids; expected such as 0,1,2 or 0-9"
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UsageError(f"{piece.strip()!r} runs backwards; expected such as 0-9")
+        ids.update(range(first, last + 1))
+    return tuple(sorted(ids))
+
+
+def show_ids(ids: Sequence[int]) -> str:
+    """Client ids as briefly as possible: "0-3, 7"."""
+    runs: list[list[int]] = []
+    for number in sorted(ids):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) or "none"

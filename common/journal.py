@@ -1,0 +1,51 @@
+"""Events as JSON lines: append while a run goes on, read whatever is whole afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from common.storage import disk_errors
+
+Record: TypeAlias = Mapping[str, Any]  # JSON of many kinds; each reader knows its own
+
+
+class Journal:
+    """A JSON-lines file that only grows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _cut_torn_tail(path)
+            self._file = path.open("ab")
+
+    def append(self, record: Record) -> None:
+        """Write one line and hand it to the system at once."""
+        with disk_errors(self.path):
+            self._file.write(msgspec.json.encode(record) + b"\n")
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """All whole lines of a journal; a last line torn by a crash is left out."""
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")
+    return [msgspec.json.decode(line) for line in lines[:-1] if line]
+
+
+def _cut_torn_tail(path: Path) -> None:
+    """Drop what a crash left behind the last whole line."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        data = file.read()
+        file.truncate(data.rfind(b"\n") + 1)

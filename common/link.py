@@ -1,0 +1,333 @@
+"""The connection to the broker; the only file that knows paho.
+
+Facts about paho and Mosquitto that shape it: an exception or a wait inside a callback stops the
+network thread for good, so callbacks only put something on a queue; QoS 2 loses messages, so
+everything is QoS 1; a refused login is tried for ever unless somebody stops it; a publish while
+offline is kept in memory without bound, so nothing is published while offline: both sides say
+everything again on `Up`.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from paho.mqtt import client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from common.errors import BrokerError
+from common.topics import QOS, Packet
+
+SESSION_SECONDS = 24 * 3600
+WILL_DELAY_SECONDS = 2
+WINDOW = 8  # parts of a stream on their way at once: bounds memory here and delay for everything else
+_FINAL = {134: "wrong user name or password", 135: "not authorized", 138: "banned"}
+_TAKEN_OVER = 142
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """Connected and subscribed; `connection` counts the connections of this link from 1."""
+
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """The connection is lost; the link goes on trying."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The broker does not want us, or somebody took our identity: trying again is no use."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A message; `retained` says that it was stored before we subscribed. Must be confirmed."""
+
+    topic: str
+    payload: bytes = field(repr=False)
+    retained: bool
+    mark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """The broker has acknowledged every part of a stream."""
+
+    token: str
+
+
+Happening: TypeAlias = Up | Down | Refused | Arrived | Streamed
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the broker is and how to log in."""
+
+    host: str = "127.0.0.1"
+    port: int = 1883
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Link(Protocol):
+    """What the services need of a connection."""
+
+    def publish(self, packet: Packet) -> bool:
+        """Hand over one small message; False (and nothing happens) while offline."""
+
+    def stream(self, token: str, packets: Iterator[Packet]) -> None:
+        """Send many large messages, a few at a time; `Streamed(token)` follows."""
+
+    def receive(self, timeout: float) -> Happening | None:
+        """The next thing that happened, or None after `timeout` seconds."""
+
+    def confirm(self, arrived: Arrived) -> None:
+        """Tell the broker that a message is dealt with."""
+
+
+def probe(address: Address, timeout: float = 5.0) -> None:
+    """Fail with the reason if nobody answers at the broker's address."""
+    try:
+        socket.create_connection((address.host, address.port), timeout).close()
+    except OSError as error:
+        reason = (error.strerror or str(error) or type(error).__name__).lower()
+        raise BrokerError(
+            f"cannot reach the broker at {address}: {reason}; "
+            "start one with 'fl-broker up' or name another with --broker HOST:PORT"
+        ) from error
+
+
+def _properties(packet_type: int) -> Properties:
+    return Properties(packet_type)  # type: ignore[no-untyped-call]
+
+
+@dataclass(slots=True)
+class _Stream:
+    token: str
+    packets: Iterator[Packet]
+    open: set[int] = field(default_factory=set)
+    exhausted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Acknowledged:
+    mid: int
+    failure: str
+
+
+class PahoLink:
+    """A Link over MQTT v5 with a persistent session and a last will for every connection."""
+
+    def __init__(
+        self,
+        address: Address,
+        client_id: str,
+        subscribe: tuple[str, ...],
+        will: Callable[[int], Packet],
+        keepalive: int = 10,
+    ) -> None:
+        self.address = address
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self._subscribe = subscribe
+        self._will = will
+        self._happenings: queue.SimpleQueue[Happening | _Acknowledged] = queue.SimpleQueue()
+        self._streams: deque[_Stream] = deque()
+        self._open_publishes: set[int] = set()
+        self._connection = 0
+        self._up = False
+        self._client = self._make_client(client_id)
+        connect = _properties(PacketTypes.CONNECT)
+        connect.SessionExpiryInterval = SESSION_SECONDS
+        self._client.connect_async(
+            address.host,
+            address.port,
+            keepalive=keepalive,
+            clean_start=False,
+            properties=connect,
+        )
+        self._client.loop_start()
+
+    def _make_client(self, client_id: str) -> mqtt.Client:
+        client = mqtt.Client(
+            CallbackAPIVersion.VERSION2, client_id, protocol=mqtt.MQTTv5, manual_ack=True
+        )
+        client.reconnect_delay_set(1, 2)
+        client.max_inflight_messages_set(100)
+        if self.address.username is not None:
+            client.username_pw_set(self.address.username, self.address.password)
+        if self.address.ca_file is not None:
+            client.tls_set(self.address.ca_file, tls_version=ssl.PROTOCOL_TLS_CLIENT)
+        client.on_pre_connect = self._before_connect
+        client.on_connect = self._on_connect
+        client.on_disconnect = self._on_disconnect
+        client.on_message = self._on_message
+        client.on_publish = self._on_publish
+        client.on_subscribe = self._on_subscribe
+        return client
+
+    # callbacks, in paho's thread: they only enqueue (and subscribe, which does not wait)
+
+    def _before_connect(self, client: mqtt.Client, _data: object) -> None:
+        self._connection += 1
+        will = self._will(self._connection)
+        delay = _properties(PacketTypes.WILLMESSAGE)
+        delay.WillDelayInterval = WILL_DELAY_SECONDS
+        client.will_set(will.topic, will.payload, QOS, will.retain, delay)
+
+    def _on_connect(
+        self, client: mqtt.Client, _data: object, _flags: object, code: ReasonCode, _p: object
+    ) -> None:
+        if code.is_failure:
+            final = _FINAL.get(code.value)
+            self._happenings.put(Refused(final) if final else Down(str(code).lower()))
+            return
+        client.subscribe([(topic, SubscribeOptions(qos=QOS)) for topic in self._subscribe])
+        self._happenings.put(Up(self._connection))
+
+    def _on_disconnect(
+        self, _client: mqtt.Client, _data: object, _flags: object, code: ReasonCode, _p: object
+    ) -> None:
+        if code.value == _TAKEN_OVER:
+            self._happenings.put(Refused("another process connected with the same identity"))
+        self._happenings.put(Down(str(code).lower()))
+
+    def _on_message(
+        self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage
+    ) -> None:
+        self._happenings.put(
+            Arrived(message.topic, bytes(message.payload), bool(message.retain), message.mid)
+        )
+
+    def _on_publish(
+        self, _client: mqtt.Client, _data: object, mid: int, code: ReasonCode, _p: object
+    ) -> None:
+        self._happenings.put(_Acknowledged(mid, str(code).lower() if code.is_failure else ""))
+
+    def _on_subscribe(
+        self,
+        _client: mqtt.Client,
+        _data: object,
+        _mid: int,
+        codes: list[ReasonCode],
+        _p: object,
+    ) -> None:
+        if any(code.is_failure for code in codes):
+            self._happenings.put(Refused("the broker does not allow us to read our topics"))
+
+    # the services' side, in one thread
+
+    def publish(self, packet: Packet) -> bool:
+        """Hand over one small message; False (and nothing happens) while offline."""
+        if not self._up:
+            return False
+        self._open_publishes.add(self._hand_over(packet))
+        return True
+
+    def _hand_over(self, packet: Packet) -> int:
+        self.bytes_sent += len(packet.payload)
+        return self._client.publish(packet.topic, packet.payload, QOS, packet.retain).mid
+
+    def stream(self, token: str, packets: Iterator[Packet]) -> None:
+        """Send many large messages, a few at a time; dropped without a word while offline."""
+        if self._up:
+            self._streams.append(_Stream(token, packets))
+            self._pump()
+
+    def _pump(self) -> None:
+        room = WINDOW - sum(len(stream.open) for stream in self._streams)
+        for stream in self._streams:
+            while room > 0 and not stream.exhausted:
+                packet = next(stream.packets, None)
+                if packet is None:
+                    stream.exhausted = True
+                else:
+                    stream.open.add(self._hand_over(packet))
+                    room -= 1
+
+    def receive(self, timeout: float) -> Happening | None:
+        """The next thing that happened, or None after `timeout` seconds."""
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                happening = self._happenings.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                return None
+            known = self._note(happening)
+            if known is not None:
+                return known
+
+    def _note(self, happening: Happening | _Acknowledged) -> Happening | None:
+        match happening:
+            case _Acknowledged(mid, failure):
+                return self._note_acknowledged(mid, failure)
+            case Up():
+                self._up = True
+                self._streams.clear()
+            case Down():
+                was_up, self._up = self._up, False
+                self._streams.clear()
+                return happening if was_up else None
+            case Arrived():
+                self.bytes_received += len(happening.payload)
+            case Refused() | Streamed():
+                pass
+        return happening
+
+    def _note_acknowledged(self, mid: int, failure: str) -> Happening | None:
+        self._open_publishes.discard(mid)
+        if failure == "not authorized":
+            return Refused("the broker does not allow us to publish on our topics")
+        for stream in self._streams:
+            if mid in stream.open:
+                stream.open.discard(mid)
+                self._pump()
+                if stream.exhausted and not stream.open:
+                    self._streams.remove(stream)
+                    return Streamed(stream.token)
+                break
+        return None
+
+    def confirm(self, arrived: Arrived) -> None:
+        """Tell the broker that a message is dealt with."""
+        self._client.ack(arrived.mark, QOS)
+
+    def close(self, *, timeout: float = 1.0, forget_session: bool = False) -> None:
+        """Wait (within the timeout) for what was handed over, then disconnect without a will."""
+        end = time.monotonic() + timeout
+        while self._up and self._open_publishes and time.monotonic() < end:
+            self.receive(min(0.05, max(0.0, end - time.monotonic())))
+        farewell = _properties(PacketTypes.DISCONNECT)
+        if forget_session:
+            farewell.SessionExpiryInterval = 0
+        self._client.disconnect(properties=farewell)
+        self._client.loop_stop()
+        for name in ("pre_connect", "connect", "disconnect", "message", "publish", "subscribe"):
+            setattr(self._client, f"on_{name}", None)
+
+    def __enter__(self) -> PahoLink:
+        return self
+
+    def __exit__(self, *_: Any) -> None:  # noqa: ANN401 - the context manager protocol
+        self.close()

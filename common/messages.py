@@ -1,0 +1,142 @@
+"""What crosses the broker: one frozen class per message; nothing here knows topics or bytes.
+
+Every message names its run (and round and client where it has one), so that what belongs to
+another run or round can be told apart wherever and whenever it arrives.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+PROTOCOL = 1
+COORDINATOR = "@coordinator"  # the coordinator's presence stands beside the boards'; no board can have this name
+
+Natural = Annotated[int, Meta(ge=0)]
+Name = Annotated[str, Meta(min_length=1, max_length=120)]
+Text = Annotated[str, Meta(max_length=2000)]
+Ids: TypeAlias = tuple[Natural, ...]
+Stage: TypeAlias = Literal["G", "L1", "L2"]
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all JSON messages: frozen, strict."""
+
+
+class TrainDetail(Wire, frozen=True, kw_only=True):
+    """Topic 1: what is run; `experiment` is the resolved experiment as JSON."""
+
+    protocol: int
+    version: Name
+    run: Name
+    experiment: msgspec.Raw
+
+
+class Connected(Wire, frozen=True, kw_only=True):
+    """Topic 2: a board (or the coordinator) and what it claims; the last will says it is gone.
+
+    `session` is (starts of this daemon, connections of this start): later ones win.
+    """
+
+    protocol: int
+    version: Name
+    board: Name
+    instance: Name
+    session: tuple[Natural, Natural]
+    connected: bool
+    settled: bool
+    since: float
+    clients: Ids
+    host: Text
+    workers: Natural = 0
+    problem: Text = ""
+
+
+class Info(Wire, frozen=True, kw_only=True):
+    """Topic 4: how client `client` is doing in round `round`."""
+
+    run: Name
+    round: Natural
+    client: Natural
+    board: Name
+    state: Literal["missing", "ready", "training", "trained", "evaluated", "failed"]
+    epoch: Natural = 0
+    epochs: Natural = 0
+    loss: float | None = None
+    seconds: float | None = None
+    bytes: Natural = 0
+    samples: Natural = 0
+    problem: Text = ""
+
+
+class CurrentRound(Wire, frozen=True, kw_only=True):
+    """Topic 6: where the run is; `safe` and `measured` confirm what boards sent.
+
+    `accepted` has, for every client, the last finished round that used its update.
+    """
+
+    run: Name
+    round: Natural
+    incarnation: Natural
+    evaluate: bool
+    safe: Ids
+    measured: Ids
+    accepted: dict[Natural, Natural]
+
+
+class Selected(Wire, frozen=True, kw_only=True):
+    """Topic 7: who trains in this round, and who tests in it."""
+
+    run: Name
+    round: Natural
+    clients: Ids
+    testers: Ids
+
+
+class Count(Wire, frozen=True, kw_only=True):
+    """How many of how many test samples were classified correctly."""
+
+    correct: Natural
+    total: Natural
+
+
+class ClientMetrics(Wire, frozen=True, kw_only=True):
+    """Topic 8: counts of one client for the models of one round."""
+
+    run: Name
+    round: Natural
+    client: Natural
+    counts: dict[Stage, Count]
+
+
+class TrainEnd(Wire, frozen=True, kw_only=True):
+    """Topic 9: the run is over."""
+
+    run: Name
+    reason: Text
+
+
+class ChunkHeader(Wire, frozen=True, kw_only=True):
+    """What stands before the bytes of a part: whose tensor blob, which part, and the blob's digest."""
+
+    run: Name
+    round: Natural
+    client: Natural | None
+    part: Natural
+    parts: Annotated[int, Meta(ge=1, le=4096)]
+    size: Natural
+    digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+
+
+class Chunk(msgspec.Struct, frozen=True, eq=False):
+    """Topics 3 and 5: one part of a tensor blob."""
+
+    header: ChunkHeader
+    body: bytes
+
+
+Message: TypeAlias = (
+    TrainDetail | Connected | Info | CurrentRound | Selected | ClientMetrics | TrainEnd | Chunk
+)

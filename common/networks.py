@@ -1,0 +1,96 @@
+"""A model description made to compute with torch, and its arrays in and out."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import torch
+from torch import Tensor, nn
+
+from common.arrays import Array, Arrays
+from common.models import Block, Conv, Flatten, Layer, Linear, MaxPool, ModelSpec, ReLU
+
+
+class Network(nn.Module):
+    """A network whose parameters have the names of its description; all zero until loaded."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.base = _part(spec, "base")
+        self.head = _part(spec, "head")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of normalised images."""
+        logits: Tensor = self.head(self.base(x))
+        return logits
+
+
+def load(network: Network, arrays: Arrays) -> None:
+    """Copy these arrays into the network; they must be exactly the network's, as float32."""
+    expected = network.spec.shapes()
+    if arrays.keys() != expected.keys():
+        missing, unknown = expected.keys() - arrays.keys(), arrays.keys() - expected.keys()
+        raise ValueError(
+            f"arrays do not fit {network.spec.name!r}: "
+            f"missing {sorted(missing)}, unknown {sorted(unknown)}"
+        )
+    for name, shape in expected.items():
+        array = arrays[name]
+        if array.shape != shape or array.dtype != "float32":
+            raise ValueError(f"{name} is {array.dtype} {array.shape}; expected float32 {shape}")
+    state = network.state_dict()
+    for name, array in arrays.items():
+        # torch.tensor copies: from_numpy would alias, and warns about arrays that are read-only
+        state[name].copy_(torch.tensor(array))
+
+
+def extract(network: Network) -> dict[str, Array]:
+    """Copies of all arrays of the network."""
+    return {name: value.cpu().numpy().copy() for name, value in network.state_dict().items()}
+
+
+def _part(spec: ModelSpec, part: str) -> nn.Sequential:
+    """The blocks of one part; each keeps its index in the whole model as its name."""
+    return nn.Sequential(
+        OrderedDict(
+            (str(i), _block(block))
+            for i, block in enumerate(spec.blocks)
+            if spec.part(i) == part
+        )
+    )
+
+
+def _block(block: Block) -> nn.Sequential:
+    return nn.Sequential(*(_layer(layer) for layer in block))
+
+
+def _layer(layer: Layer) -> nn.Module:
+    match layer:
+        case Conv(inputs, outputs, kernel):
+            return _ZeroConv(inputs, outputs, kernel)
+        case Linear(inputs, outputs):
+            return _ZeroLinear(inputs, outputs)
+        case ReLU():
+            return nn.ReLU()
+        case MaxPool(size):
+            return nn.MaxPool2d(size)
+        case Flatten():
+            return nn.Flatten()
+
+
+def _zero(layer: nn.Module) -> None:
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)
+
+
+# torch's own first values come from its global generator, and avoiding them with the "meta"
+# device imports 500 modules; so the two layers that have parameters start at zero instead.
+class _ZeroLinear(nn.Linear):
+    def reset_parameters(self) -> None:
+        _zero(self)
+
+
+class _ZeroConv(nn.Conv2d):
+    def reset_parameters(self) -> None:
+        _zero(self)

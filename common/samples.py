@@ -1,0 +1,23 @@
+"""Labelled images as they lie on disk and in memory: bytes, not yet normalised; no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Images: TypeAlias = npt.NDArray[np.uint8]
+Labels: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Images [n, channels, height, width] and the class of each."""
+
+    images: Images
+    labels: Labels
+
+    def __len__(self) -> int:
+        return len(self.labels)

@@ -1,0 +1,337 @@
+"""PURE: what a board does with a round, a repetition, a restart, an end.
+
+The coordinator's messages may come in any order and any number; the board acts when they agree:
+
+    train_detail of a run that has not ended          -> open that run (closing any other)
+    current_round and selected agree, weights are
+    complete, a slot is free                          -> train selected clients, then test
+    they agree, but no part of the weights came lately-> say that the weights are missing
+    a step of this round is on disk, not yet safe     -> send its update, again and again
+    this round's counts are not yet confirmed         -> send them, again and again
+    train_end of the open run                         -> close it
+
+What `current_round` lists as safe or measured has arrived for good.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+
+from common.messages import (
+    CurrentRound,
+    Info,
+    Selected,
+    TrainDetail,
+    TrainEnd,
+)
+from fl_client.agent_state import (
+    Action,
+    Advanced,
+    Cancel,
+    CloseRun,
+    Event,
+    GotPart,
+    Heard,
+    Job,
+    JobFailed,
+    Kind,
+    Opened,
+    OpenFailed,
+    OpenRun,
+    Place,
+    Policy,
+    Prune,
+    Publish,
+    Reconnected,
+    Retry,
+    SendUpdate,
+    Start,
+    State,
+    Tested,
+    Tick,
+    Trained,
+    UpdateStreamed,
+    Work,
+)
+
+RESEND_SECONDS = 3.0
+MISSING_SECONDS = 3.0
+RETRY_SECONDS = 5.0
+RETRY_AT_MOST = 60.0
+
+
+def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
+    """First note what the event says, then do everything that has become due."""
+    noted, actions = _note(policy, state, event)
+    moved, more = _advance(policy, noted, event.now)
+    return moved, actions + more
+
+
+# what an event says
+
+
+def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
+    match event:
+        case Heard(message):
+            return _note_message(state, message), ()
+        case Opened() | OpenFailed():
+            return _note_opened(state, event), ()
+        case GotPart():
+            return _note_part(state, event), ()
+        case Reconnected() | Tick():
+            if isinstance(event, Reconnected) and state.work is not None:
+                return replace(state, work=replace(state.work, sent={})), ()
+            return state, ()
+        case Advanced() | Trained() | Tested() | JobFailed() | UpdateStreamed():
+            return _note_work(policy, state, event)
+
+
+def _note_opened(state: State, event: Opened | OpenFailed) -> State:
+    if state.opening != event.run:
+        return state
+    if isinstance(event, OpenFailed):
+        return replace(state, opening="", reopen_at=event.now + RETRY_SECONDS)
+    work = Work(event.run, event.coupled, dict(event.steps), part_at=event.now)
+    return replace(state, opening="", work=work)
+
+
+def _note_message(
+    state: State, message: TrainDetail | CurrentRound | Selected | TrainEnd
+) -> State:
+    match message:
+        case TrainDetail():
+            return replace(state, detail=message)
+        case CurrentRound():
+            return replace(state, current=_newer(state.current, message))
+        case Selected():
+            return replace(state, selected=message)
+        case TrainEnd():
+            return replace(state, ended=message.run)
+
+
+def _newer(known: CurrentRound | None, message: CurrentRound) -> CurrentRound:
+    if known is None or known.run != message.run:
+        return message
+    old, new = (known.incarnation, known.round), (message.incarnation, message.round)
+    if old != new:
+        return message if new > old else known
+    return msgspec.structs.replace(
+        message,
+        safe=tuple(sorted({*known.safe, *message.safe})),
+        measured=tuple(sorted({*known.measured, *message.measured})),
+    )
+
+
+def _note_part(state: State, part: GotPart) -> State:
+    weights = state.weights | {(part.run, part.round)} if part.complete else state.weights
+    work = state.work
+    if work is not None and work.run == part.run:
+        work = replace(work, part_at=part.now)
+    return replace(state, weights=weights, work=work)
+
+
+def _note_work(
+    policy: Policy,
+    state: State,
+    event: Advanced | Trained | Tested | JobFailed | UpdateStreamed,
+) -> tuple[State, tuple[Action, ...]]:
+    work = state.work
+    if work is None:
+        return state, ()
+    if isinstance(event, UpdateStreamed):
+        sent = {**work.sent, ("train", event.client, event.round): event.now}
+        return replace(state, work=replace(work, sent=sent)), ()
+    if event.job not in work.jobs:
+        return state, ()
+    if isinstance(event, Advanced):
+        return state, (Publish(event.info),)
+    work = replace(work, jobs=work.jobs - {event.job}, cancelled=work.cancelled - {event.job})
+    place = _place(event.job)
+    if isinstance(event, JobFailed):
+        return _note_failure(policy, replace(state, work=work), event)
+    work = replace(work, retries={k: v for k, v in work.retries.items() if k != place})
+    if isinstance(event, Tested):
+        metrics = {**work.metrics, event.job.client: event.metrics}
+        return replace(state, work=replace(work, metrics=metrics)), ()
+    return _note_trained(replace(state, work=work), work, event)
+
+
+def _note_trained(state: State, work: Work, event: Trained) -> tuple[State, tuple[Action, ...]]:
+    client, number = event.job.client, event.job.round
+    there = work.steps.get(client, frozenset())
+    accepted = state.current.accepted.get(client) if state.current is not None else None
+    older = [at for at in there if at < number]
+    keep = frozenset(
+        at for at in (number, max(older, default=None), accepted) if at is not None
+    )
+    kept = (there | {number}) & keep
+    work = replace(
+        work,
+        steps={**work.steps, client: kept},
+        results={**work.results, client: event.info},
+    )
+    return replace(state, work=work), (Prune(client, kept), Publish(event.info))
+
+
+def _place(job: Job) -> Place:
+    return job.kind, job.client, job.round
+
+
+def _note_failure(
+    policy: Policy, state: State, event: JobFailed
+) -> tuple[State, tuple[Action, ...]]:
+    if state.work is None or not event.problem:
+        return state, ()
+    job, work = event.job, state.work
+    place = _place(job)
+    gap = (
+        min(2 * work.retries[place].gap, RETRY_AT_MOST)
+        if place in work.retries
+        else RETRY_SECONDS
+    )
+    work = replace(work, retries={**work.retries, place: Retry(event.now + gap, gap)})
+    info = Info(
+        run=work.run,
+        round=job.round,
+        client=job.client,
+        board=policy.board,
+        state="failed",
+        problem=event.problem[:1000],
+    )
+    return replace(state, work=work), (Publish(info),)
+
+
+# what has become due
+
+
+def _advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Action, ...]]:
+    state, switched = _switch_run(state, now)
+    work, current, selected = state.work, state.current, state.selected
+    if work is None or current is None or selected is None:
+        return state, switched
+    if not work.run == current.run == selected.run or current.round != selected.round:
+        return state, switched
+    work, cancelled = _drop_old_rounds(work, current.round)
+    if (work.run, current.round) in state.weights:
+        work, started = _start_jobs(policy, work, current, selected, now)
+    else:
+        work, started = _ask_for_weights(policy, work, current, selected, now)
+    work, sent = _send(policy, work, current, now)
+    return replace(state, work=work), (*switched, *cancelled, *started, *sent)
+
+
+def _switch_run(state: State, now: float) -> tuple[State, tuple[Action, ...]]:
+    detail = state.detail
+    wanted = detail.run if detail is not None and detail.run != state.ended else ""
+    actions: tuple[Action, ...] = ()
+    if state.work is not None and state.work.run != wanted:
+        actions = (CloseRun(state.work.run),)
+        kept = frozenset(key for key in state.weights if key[0] == wanted)
+        state = replace(state, work=None, weights=kept)
+    if state.opening and state.opening != wanted:
+        state = replace(state, opening="")
+    if detail is None or not wanted or state.work is not None or state.opening:
+        return state, actions
+    if now < state.reopen_at:
+        return state, actions
+    return replace(state, opening=wanted), (*actions, OpenRun(detail))
+
+
+def _drop_old_rounds(work: Work, number: int) -> tuple[Work, tuple[Action, ...]]:
+    """Results of other rounds are of no use any more; jobs of other rounds neither."""
+    stale = frozenset(job for job in work.jobs if job.round != number) - work.cancelled
+    work = replace(
+        work,
+        metrics={c: m for c, m in work.metrics.items() if m.round == number},
+        results={c: r for c, r in work.results.items() if r.round == number},
+        sent={place: at for place, at in work.sent.items() if place[2] == number},
+        retries={place: r for place, r in work.retries.items() if place[2] == number},
+    )
+    work = replace(work, cancelled=work.cancelled | stale)
+    return work, tuple(Cancel(job) for job in sorted(stale, key=lambda job: job.client))
+
+
+def _start_jobs(
+    policy: Policy, work: Work, current: CurrentRound, selected: Selected, now: float
+) -> tuple[Work, tuple[Action, ...]]:
+    started: list[Action] = []
+    jobs = work.jobs
+    for kind, client in _wanted(policy, work, current, selected):
+        if len(jobs) >= policy.workers:
+            break
+        job = Job(kind, client, current.round, _base(work, current, client))
+        retry = work.retries.get(_place(job))
+        if retry is not None and now < retry.at:
+            continue
+        jobs |= {job}
+        started.append(Start(job))
+    return replace(work, jobs=jobs), tuple(started)
+
+
+def _wanted(
+    policy: Policy, work: Work, current: CurrentRound, selected: Selected
+) -> Iterator[tuple[Kind, int]]:
+    """What is still to be computed here in this round: training first."""
+    running = {(job.kind, job.client) for job in work.jobs if job.round == current.round}
+    for client in policy.clients:
+        if client not in selected.clients or client in current.safe:
+            continue
+        if current.round not in work.steps.get(client, ()) and ("train", client) not in running:
+            yield "train", client
+    for client in policy.clients:
+        if client not in selected.testers or client in current.measured:
+            continue
+        if client not in work.metrics and ("test", client) not in running:
+            yield "test", client
+
+
+def _base(work: Work, current: CurrentRound, client: int) -> int | None:
+    """The step a client goes on from: its newest one, or the newest that the server used."""
+    there = work.steps.get(client, frozenset())
+    if work.coupled:
+        accepted = current.accepted.get(client)
+        return accepted if accepted in there else None
+    return max((at for at in there if at < current.round), default=None)
+
+
+def _ask_for_weights(
+    policy: Policy, work: Work, current: CurrentRound, selected: Selected, now: float
+) -> tuple[Work, tuple[Action, ...]]:
+    waiting = next(_wanted(policy, work, current, selected), None)
+    if waiting is None or now - work.part_at < MISSING_SECONDS:
+        return work, ()
+    info = Info(
+        run=work.run,
+        round=current.round,
+        client=waiting[1],
+        board=policy.board,
+        state="missing",
+    )
+    return replace(work, part_at=now), (Publish(info),)
+
+
+def _send(
+    policy: Policy, work: Work, current: CurrentRound, now: float
+) -> tuple[Work, tuple[Action, ...]]:
+    actions: list[Action] = []
+    sent = dict(work.sent)
+    for client in policy.clients:
+        there = current.round in work.steps.get(client, ())
+        place: Place = ("train", client, current.round)
+        due = now - sent.get(place, -math.inf) >= RESEND_SECONDS
+        if there and client not in current.safe and due:
+            sent[place] = math.inf
+            actions.append(SendUpdate(client, current.round))
+            if client in work.results:
+                actions.append(Publish(work.results[client]))
+    for client, metrics in work.metrics.items():
+        place = ("test", client, current.round)
+        due = now - sent.get(place, -math.inf) >= RESEND_SECONDS
+        if client not in current.measured and due:
+            sent[place] = now
+            actions.append(Publish(metrics))
+    return replace(work, sent=sent), tuple(actions)

@@ -1,0 +1,246 @@
+"""The words of the agent: its policy, state, events and actions. See `agent.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from common.messages import (
+    ClientMetrics,
+    CurrentRound,
+    Info,
+    Selected,
+    TrainDetail,
+    TrainEnd,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What this board is."""
+
+    board: str
+    clients: tuple[int, ...]
+    workers: int = 1
+
+
+Kind: TypeAlias = Literal["train", "test"]
+Place: TypeAlias = tuple[Kind, int, int]  # kind, client, round
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Training or testing one client in one round, from the state its step `base` left."""
+
+    kind: Kind
+    client: int
+    round: int
+    base: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A job that failed: not again before `at`."""
+
+    at: float
+    gap: float
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A run that is open on this board.
+
+    `steps` has, for every client, the rounds whose step is on disk; `metrics` and `results` are
+    what this round's jobs found; `sent` is when something was last sent (infinite: on its way).
+    """
+
+    run: str
+    coupled: bool = False
+    steps: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    jobs: frozenset[Job] = frozenset()
+    cancelled: frozenset[Job] = frozenset()
+    metrics: Mapping[int, ClientMetrics] = field(default_factory=dict)
+    results: Mapping[int, Info] = field(default_factory=dict)
+    sent: Mapping[Place, float] = field(default_factory=dict)
+    retries: Mapping[Place, Retry] = field(default_factory=dict)
+    part_at: float = -math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the board has heard, in whatever order, and the run it works on."""
+
+    detail: TrainDetail | None = None
+    current: CurrentRound | None = None
+    selected: Selected | None = None
+    weights: frozenset[tuple[str, int]] = frozenset()
+    ended: str = ""
+    opening: str = ""
+    reopen_at: float = -math.inf
+    work: Work | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The coordinator said something."""
+
+    message: TrainDetail | CurrentRound | Selected | TrainEnd
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A run's state folder is open; these steps are in it."""
+
+    run: str
+    steps: Mapping[int, frozenset[int]]
+    coupled: bool
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFailed:
+    """This board cannot take part in a run."""
+
+    run: str
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class GotPart:
+    """A part of a round's global model arrived; `complete`: it was the last one missing."""
+
+    run: str
+    round: int
+    complete: bool
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """A training has finished an epoch."""
+
+    job: Job
+    info: Info
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A training is done and its step is on disk."""
+
+    job: Job
+    info: Info
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """A test is done."""
+
+    job: Job
+    metrics: ClientMetrics
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailed:
+    """A job did not finish; an empty problem means that it was cancelled."""
+
+    job: Job
+    problem: str
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStreamed:
+    """The broker has acknowledged every part of an update."""
+
+    client: int
+    round: int
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnected:
+    """The link is (again) up."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passes."""
+
+    now: float
+
+
+Event: TypeAlias = (
+    Heard
+    | Opened
+    | OpenFailed
+    | GotPart
+    | Advanced
+    | Trained
+    | Tested
+    | JobFailed
+    | UpdateStreamed
+    | Reconnected
+    | Tick
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """Open a run's state folder and get ready to train; `Opened` or `OpenFailed` follows."""
+
+    detail: TrainDetail
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRun:
+    """Stop all jobs of a run and release what it holds; its state stays on disk."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Do a job; `Trained`, `Tested` or `JobFailed` follows."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Nobody needs this job any more."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class SendUpdate:
+    """Publish the update of a step on disk; `UpdateStreamed` follows."""
+
+    client: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Publish this message."""
+
+    message: Info | ClientMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class Prune:
+    """Delete all steps of a client but these."""
+
+    client: int
+    keep: frozenset[int]
+
+
+Action: TypeAlias = OpenRun | CloseRun | Start | Cancel | SendUpdate | Publish | Prune

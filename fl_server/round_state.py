@@ -1,0 +1,226 @@
+"""The words of the round machine: its policy, phases, events and actions. See `rounds.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from common.messages import ClientMetrics, Connected, CurrentRound, Info, Selected, TrainEnd
+
+REPEAT_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What the experiment says about rounds."""
+
+    run: str
+    seed: int
+    rounds: int
+    participants: tuple[int, ...]
+    start_with: int
+    rate: float = 1.0
+    grace: float = math.inf
+    deadline: float = math.inf
+    min_updates: int = 1
+    evaluate_every: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What is known of a board; `heard` is the last round it gave a sign of."""
+
+    instance: str
+    session: tuple[int, int]
+    clients: tuple[int, ...]
+    lost_at: float | None = None
+    heard: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """Waiting for participants; after a restart no longer than `grace`."""
+
+    since: float
+    restarted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """A round is open."""
+
+    number: int
+    selected: tuple[int, ...]
+    testers: tuple[int, ...]
+    opened: float
+    safe: frozenset[int] = frozenset()
+    measured: frozenset[int] = frozenset()
+    rejected: frozenset[int] = frozenset()
+    failed: Mapping[int, float] = field(default_factory=dict)
+    said: float = -math.inf
+    gap: float = REPEAT_SECONDS
+    unsaid: bool = False
+    weights_said: float = -math.inf
+
+    @property
+    def untrained(self) -> frozenset[int]:
+        """Selected clients whose update is still to come."""
+        return frozenset(self.selected) - self.safe - self.rejected
+
+    @property
+    def untested(self) -> frozenset[int]:
+        """Testers whose counts are still to come."""
+        return frozenset(self.testers) - self.measured
+
+    @property
+    def pending(self) -> frozenset[int]:
+        """Everybody the round waits for."""
+        return self.untrained | self.untested
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The updates of a round are being aggregated."""
+
+    number: int
+    used: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The run is over."""
+
+    reason: str
+
+
+Phase: TypeAlias = Gathering | Working | Closing | Finished
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything the coordinator decides on."""
+
+    phase: Phase
+    incarnation: int = 1
+    done: int = 0
+    boards: Mapping[str, Board] = field(default_factory=dict)
+    accepted: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A board said something."""
+
+    message: Connected | Info | ClientMetrics
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An update is on disk, complete and verified."""
+
+    client: int
+    number: int
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An update arrived whole and cannot be used."""
+
+    client: int
+    number: int
+    reason: str
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Strayed:
+    """Something of another round, or a repetition, came: somebody is not up to date."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """The new global model is on disk."""
+
+    number: int
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnected:
+    """The link is (again) up."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passes."""
+
+    now: float
+
+
+Event: TypeAlias = Heard | Stored | Rejected | Strayed | Aggregated | Reconnected | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Publish train_detail."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendWeights:
+    """Publish the global model of this round."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Publish this message."""
+
+    message: CurrentRound | Selected | TrainEnd
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Write down who is in this round; comes before anything of it is published."""
+
+    number: int
+    selected: tuple[int, ...]
+    testers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The round is over: aggregate these updates (if there was training), write the metrics."""
+
+    number: int
+    used: tuple[int, ...]
+    dropped: tuple[int, ...]
+    training: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The run is over."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something for the event log and the screen."""
+
+    kind: str
+    text: str
+    board: str = ""
+    client: int | None = None
+
+
+Action: TypeAlias = Announce | SendWeights | Publish | Open | Close | Finish | Note

@@ -1,0 +1,92 @@
+#!/bin/sh
+# Brings this checkout to where its commands run: Python, Mosquitto, .venv with pinned packages.
+#   scripts/setup.sh demo    what an experiment needs
+#   scripts/setup.sh test    that, and the tools of the tests
+# A second run finds its stamp and ends at once. PYTHON=python3.12 chooses the interpreter.
+set -eu
+cd "$(dirname "$0")/.."
+PATH="$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
+
+mode="${1:-}"
+case "$mode" in
+    demo) extras=data ;;
+    test) extras=data,dev ;;
+    *) echo "usage: scripts/setup.sh demo|test" >&2; exit 2 ;;
+esac
+
+say() { echo "setup: $*" >&2; }
+fail() { say "$*"; exit 1; }
+
+# apt_install INSTRUCTION PACKAGE...: by apt where there is one, else the instruction for a person.
+apt_install() {
+    instruction=$1; shift
+    command -v apt-get >/dev/null || fail "$instruction, then run this again"
+    sudo=
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || fail "as root: apt-get install $*; then run this again"
+        sudo=sudo
+    fi
+    say "installing $* (apt-get)"
+    get="$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq"
+    # A fresh machine knows no packages before its first update.
+    $get install -y --no-install-recommends "$@" >/dev/null 2>&1 ||
+        { $get update && $get install -y --no-install-recommends "$@" >/dev/null; } ||
+        fail "apt-get could not install $*; $instruction, then run this again"
+}
+
+is_recent() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; }
+
+find_python() {
+    for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.10}; do
+        if is_recent "$candidate"; then echo "$candidate"; return; fi
+    done
+}
+
+make_venv() {
+    python=$(find_python)
+    if [ -z "$python" ] && [ -z "${PYTHON:-}" ] && ! command -v python3 >/dev/null; then
+        apt_install "install Python 3.10 or later" python3 python3-venv
+        python=$(find_python)
+    fi
+    [ -n "$python" ] || fail "no Python 3.10 or later found; install one, or name it: PYTHON=/path/to/python3"
+    # Debian splits ensurepip off; `import venv` works without it and `-m venv` then fails.
+    if ! "$python" -c 'import ensurepip' 2>/dev/null; then
+        version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+        apt_install "install the venv module of $python" "python$version-venv"
+    fi
+    say "making .venv with $("$python" --version)"
+    "$python" -m venv --clear .venv
+}
+
+pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$@"; }
+
+install_torch() {
+    version=$(sed -n 's/^torch==//p' constraints.txt)
+    say "installing torch $version (about 200 MB)"
+    # On x86-64 Linux the plain name means the CUDA build, which is gigabytes larger.
+    case "$(uname -s)-$(uname -m)" in
+        Linux-x86_64)
+            pip_install "torch==$version+cpu" 2>/dev/null ||
+                pip_install "torch==$version+cpu" --extra-index-url https://download.pytorch.org/whl/cpu ;;
+        *) pip_install "torch==$version" ;;
+    esac || fail "torch $version could not be installed for $(.venv/bin/python --version) on $(uname -m)." \
+        "If there is no wheel: use a 64-bit system and another Python (PYTHON=python3.12 make demo)," \
+        "or put a torch version that has one into constraints.txt"
+}
+
+command -v mosquitto >/dev/null || apt_install "install mosquitto 2.0 or later (macOS: brew install mosquitto)" mosquitto
+
+wanted="$(cat pyproject.toml constraints.txt scripts/setup.sh | cksum) $PWD"
+if [ "$(cat ".venv/stamp-$mode" 2>/dev/null)" = "$wanted" ] && is_recent .venv/bin/python; then
+    exit 0
+fi
+rm -f .venv/stamp-*
+if ! is_recent .venv/bin/python || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+    make_venv
+fi
+install_torch
+say "installing fedbed and what it needs"
+pip_install -e ".[$extras]" || fail "the packages could not be installed; see above"
+echo "$wanted" >".venv/stamp-$mode"
+if [ "$mode" = test ]; then cp .venv/stamp-test .venv/stamp-demo; fi
+say "done"

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from broker.accounts import account_names
+from broker.cli import main
+from broker.process import Broker, free_port
+from tests.broker.mqtt import connected, login_answer, login_of
+
+WAIT_SECONDS = 10.0
+
+
+def mosquitto_in(folder: Path) -> list[int]:
+    """The ids of the mosquitto processes whose configuration is in `folder`."""
+    wanted = str(folder / "mosquitto.conf").encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if wanted in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        try:
+            process.wait(0.02)
+        except subprocess.TimeoutExpired:
+            continue
+        pytest.fail("fl-broker has ended")
+
+
+@contextmanager
+def broker_up(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "broker", "up", "--folder", str(folder), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_up_says_when_it_is_ready_and_a_signal_ends_it(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    port = free_port()
+    with broker_up(tmp_path, "--port", str(port)) as process:
+        assert re.fullmatch(
+            rf"broker ready on 127\.0\.0\.1:{port} \(mosquitto 2\S*, folder {tmp_path}\)\n",
+            first_line(process),
+        )
+        assert login_answer("127.0.0.1", port) == "Success"
+        [pid] = mosquitto_in(tmp_path)
+        began = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(WAIT_SECONDS) == 0
+        assert time.monotonic() - began < 2
+        assert mosquitto_in(tmp_path) == []
+        assert pid != process.pid
+
+
+def test_a_killed_mosquitto_is_started_again(tmp_path: Path) -> None:
+    port = free_port()
+    with broker_up(tmp_path, "--port", str(port)) as process:
+        first_line(process)
+        [pid] = mosquitto_in(tmp_path)
+        with connected("127.0.0.1", port) as seen:
+            assert seen.answer() == "Success"
+            os.kill(pid, signal.SIGKILL)
+            assert seen.answer() == "Success"
+        assert mosquitto_in(tmp_path) != [pid]
+        process.terminate()
+        assert process.wait(WAIT_SECONDS) == 0
+        assert process.stderr is not None
+        assert "mosquitto died; starting it again" in process.stderr.read()
+
+
+def test_a_mosquitto_that_keeps_dying_is_given_up(tmp_path: Path) -> None:
+    with broker_up(tmp_path, "--port", str(free_port())) as process:
+        first_line(process)
+        for _ in range(5):
+            wait_until(lambda: bool(mosquitto_in(tmp_path)), process)
+            os.kill(mosquitto_in(tmp_path)[0], signal.SIGKILL)
+            wait_until(lambda: not mosquitto_in(tmp_path), process)
+        assert process.wait(WAIT_SECONDS) == 1
+        assert process.stderr is not None
+        last = process.stderr.read().splitlines()[-1]
+        assert last.startswith("error: mosquitto died 5 times within 30 s; its last words: ")
+
+
+def test_a_killed_supervisor_takes_mosquitto_with_it(tmp_path: Path) -> None:
+    port = free_port()
+    with broker_up(tmp_path, "--port", str(port)) as process:
+        first_line(process)
+        assert len(mosquitto_in(tmp_path)) == 1
+        process.kill()
+        process.wait()
+        with subprocess.Popen(["sleep", "60"], text=True) as clock:
+            wait_until(lambda: not mosquitto_in(tmp_path), clock)
+            clock.kill()
+
+
+def test_an_account_made_and_revoked_while_it_runs_counts(tmp_path: Path) -> None:
+    port, folder = free_port(), str(tmp_path)
+    runner = CliRunner()
+    runner.invoke(main, ["account", "server", "--folder", folder])
+    with broker_up(tmp_path, "--port", str(port), "--listen", "0.0.0.0") as process:
+        assert "broker ready on 0.0.0.0:" in first_line(process)
+        assert login_answer("127.0.0.1", port) == "Not authorized"
+        runner.invoke(main, ["account", "board", "--folder", folder])
+        login = login_of(tmp_path / "accounts" / "board.toml")
+        wait_until(lambda: login_answer("127.0.0.1", port, login) == "Success", process)
+        runner.invoke(main, ["revoke", "board", "--folder", folder])
+        wait_until(lambda: login_answer("127.0.0.1", port, login) == "Not authorized", process)
+
+
+def test_a_port_in_use_is_one_line_and_exit_1(own_broker: Broker, tmp_path: Path) -> None:
+    port = own_broker.port
+    done = CliRunner().invoke(
+        main, ["up", "--port", str(port), "--folder", str(tmp_path / "b")]
+    )
+    assert done.exit_code == 1
+    assert done.stderr == (
+        f"error: port {port} is already in use by another process; choose another port\n"
+    )
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.168.7.7"])
+def test_other_machines_are_not_let_in_without_an_account(tmp_path: Path, address: str) -> None:
+    done = CliRunner().invoke(main, ["up", "--listen", address, "--folder", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "make one first: fl-broker account NAME" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--port", "0"], "broker port is 0; expected 1 to 65535"),
+        (["--port", "70000"], "broker port is 70000; expected 1 to 65535"),
+        (["--listen", "a b"], "broker address is 'a b'; expected a host or IP address"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_2(options: list[str], reason: str) -> None:
+    done = CliRunner().invoke(main, ["up", *options])
+    assert done.exit_code == 2
+    assert done.stderr == f"error: {reason}\n"
+
+
+def test_accounts_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    runner, folder = CliRunner(), ["--folder", str(tmp_path)]
+    made = runner.invoke(main, ["account", "board", *folder])
+    assert made.exit_code == 0
+    assert str(tmp_path / "accounts" / "board.toml") in made.output
+    assert "fl-client run --credentials board.toml" in made.output
+    assert "fl-server run --credentials board.toml" in made.output
+    assert login_of(tmp_path / "accounts" / "board.toml")[1] not in made.output
+    assert runner.invoke(main, ["account", "board", *folder]).exit_code == 2
+    assert runner.invoke(main, ["accounts", *folder]).output == "board\n"
+    assert runner.invoke(main, ["revoke", "board", *folder]).exit_code == 0
+    assert runner.invoke(main, ["revoke", "board", *folder]).exit_code == 2
+    assert runner.invoke(main, ["accounts", *folder]).output == ""
+
+
+def test_state_is_where_the_system_keeps_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    CliRunner().invoke(main, ["account", "board"])
+    assert account_names(tmp_path / "state" / "fedbed" / "broker") == ("board",)
+    monkeypatch.delenv("XDG_STATE_HOME")
+    CliRunner().invoke(main, ["account", "board"])
+    assert account_names(tmp_path / "home/.local/state/fedbed/broker") == ("board",)
+
+
+@pytest.mark.parametrize("command", [[], ["up"], ["account"], ["accounts"], ["revoke"]])
+def test_every_command_has_help_with_an_example(command: list[str]) -> None:
+    done = CliRunner().invoke(main, [*command, "--help"])
+    assert done.exit_code == 0
+    assert re.search(r"Examples?:\n +fl-broker", done.output)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from common.arrays import digest, part_of
+from common.errors import ConfigError
+from common.models import build_spec, initial
+from common.rng import generator
+
+MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
+
+
+def size(name: str, shape: tuple[int, int, int], classes: int, part: str = "") -> int:
+    depth = int(part.removeprefix("head")) if part else 1
+    shapes = build_spec(name, shape=shape, classes=classes, head_depth=depth).shapes()
+    return sum(
+        math.prod(shape)
+        for name, shape in shapes.items()
+        if not part or part_of(name) == "head"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes", "parameters"),
+    [
+        ("dnn", MNIST, 10, 79_510),
+        ("dnn", CIFAR, 10, 308_310),
+        ("convnet", MNIST, 10, 573_578),
+        ("convnet", CIFAR, 10, 797_962),
+        ("convnet", CIFAR, 100, 815_332),
+        ("convnet", MNIST, 47, 580_719),
+        ("convnet", MNIST, 62, 583_614),
+        ("convnet", MNIST, 26, 576_666),
+        ("convnet", (3, 32, 32), 200, 834_632),
+    ],
+)
+def test_a_model_has_its_known_number_of_parameters(
+    name: str, shape: tuple[int, int, int], classes: int, parameters: int
+) -> None:
+    assert size(name, shape, classes) == parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "part", "parameters"),
+    [
+        ("dnn", MNIST, "head1", 1_010),
+        ("convnet", MNIST, "head1", 1_930),
+        ("convnet", MNIST, "head2", 75_850),
+        ("convnet", MNIST, "head3", 469_450),
+        ("convnet", CIFAR, "head3", 690_634),
+    ],
+)
+def test_a_head_has_its_known_number_of_parameters(
+    name: str, shape: tuple[int, int, int], part: str, parameters: int
+) -> None:
+    assert size(name, shape, 10, part) == parameters
+
+
+def test_moving_the_split_renames_the_part_and_nothing_else() -> None:
+    one, three = (
+        build_spec("convnet", shape=MNIST, classes=10, head_depth=depth).shapes()
+        for depth in (1, 3)
+    )
+    assert list(one) == [
+        "base.0.0.weight",
+        "base.0.0.bias",
+        "base.1.0.weight",
+        "base.1.0.bias",
+        "base.2.0.weight",
+        "base.2.0.bias",
+        "base.3.0.weight",
+        "base.3.0.bias",
+        "head.4.0.weight",
+        "head.4.0.bias",
+    ]
+    assert [name.split(".", 1)[1] for name in one] == [name.split(".", 1)[1] for name in three]
+    assert next(name for name in three if part_of(name) == "head") == "head.2.0.weight"
+    assert list(one.values()) == list(three.values())
+
+
+def test_an_unknown_model_names_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match=r"'convnte'; did you mean 'convnet'\?"):
+        build_spec("convnte", shape=MNIST, classes=10, head_depth=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "depth", "expected"),
+    [("dnn", 2, "expected 1 for"), ("convnet", 4, "1 to 3"), ("convnet", 0, "1 to 3")],
+)
+def test_a_head_deeper_than_the_linear_blocks_is_refused(
+    name: str, depth: int, expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"model.head_depth is {depth}; .*{expected}"):
+        build_spec(name, shape=MNIST, classes=10, head_depth=depth)
+
+
+def test_images_too_small_for_two_convolutions_are_refused() -> None:
+    with pytest.raises(ConfigError, match="12x28 are too small"):
+        build_spec("convnet", shape=(1, 12, 28), classes=10, head_depth=1)
+
+
+def test_first_values_fill_the_range_of_their_fan_in() -> None:
+    spec = build_spec("convnet", shape=MNIST, classes=10, head_depth=1)
+    arrays = initial(spec, generator(1, "initial"))
+    assert {name: array.shape for name, array in arrays.items()} == spec.shapes()
+    assert all(array.dtype == np.float32 for array in arrays.values())
+    fan_in = {"base.0.0": 25, "base.1.0": 1600, "base.2.0": 1024, "head.4.0": 192}
+    for layer, fan in fan_in.items():
+        bound = 1 / math.sqrt(fan)
+        assert 0.99 * bound < np.abs(arrays[f"{layer}.weight"]).max() <= bound * 1.000001
+        assert np.abs(arrays[f"{layer}.bias"]).max() <= bound * 1.000001
+        assert abs(float(arrays[f"{layer}.weight"].mean())) < 0.1 * bound
+
+
+def test_first_values_depend_on_the_seed_only() -> None:
+    spec = build_spec("dnn", shape=MNIST, classes=10, head_depth=1)
+    one, same, other = (digest(initial(spec, generator(seed, "initial"))) for seed in (1, 1, 2))
+    assert one == same == "49ceec1284ec20825fbb5b681cfb8078"
+    assert one != other

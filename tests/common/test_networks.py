@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from common.arrays import digest
+from common.models import ModelSpec, build_spec, initial
+from common.networks import Network, extract, load
+from common.rng import generator
+
+SPECS = [
+    build_spec(name, shape=(1, 28, 28), classes=10, head_depth=depth)
+    for name, depth in (("dnn", 1), ("convnet", 1), ("convnet", 2), ("convnet", 3))
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.name}-{spec.head_depth}")
+def test_a_network_has_exactly_the_arrays_of_its_description(spec: ModelSpec) -> None:
+    state = Network(spec).state_dict()
+    assert {name: tuple(value.shape) for name, value in state.items()} == spec.shapes()
+    assert list(state) == list(spec.shapes())
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.name}-{spec.head_depth}")
+def test_a_network_gives_one_logit_per_class(spec: ModelSpec) -> None:
+    network = Network(spec)
+    load(network, initial(spec, generator(1, "initial")))
+    logits = network(torch.ones(3, 1, 28, 28))
+    assert logits.shape == (3, 10)
+    assert logits.min() < 0 < logits.max()
+
+
+def test_the_split_does_not_change_what_is_computed() -> None:
+    answers = []
+    for spec in SPECS[1:]:
+        network = Network(spec)
+        load(network, initial(spec, generator(1, "initial")))
+        answers.append(network(torch.ones(2, 1, 28, 28)))
+    assert torch.equal(answers[0], answers[1])
+    assert torch.equal(answers[0], answers[2])
+
+
+def test_a_dnn_computes_what_numpy_computes() -> None:
+    spec = SPECS[0]
+    arrays = initial(spec, generator(1, "initial"))
+    network = Network(spec)
+    load(network, arrays)
+    x = generator(1, "images").random((4, 784), dtype=np.float32)
+    hidden = np.maximum(x @ arrays["base.0.1.weight"].T + arrays["base.0.1.bias"], 0)
+    expected = hidden @ arrays["head.1.0.weight"].T + arrays["head.1.0.bias"]
+    computed = network(torch.tensor(x.reshape(4, 1, 28, 28))).detach().numpy()
+    np.testing.assert_allclose(computed, expected, atol=1e-5)
+
+
+def test_arrays_come_out_as_they_went_in_and_share_no_memory() -> None:
+    spec = SPECS[0]
+    arrays = initial(spec, generator(1, "initial"))
+    for array in arrays.values():
+        array.flags.writeable = False
+    network, before = Network(spec), digest(arrays)
+    load(network, arrays)
+    taken = extract(network)
+    assert digest(taken) == before
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(1)
+    assert digest(arrays) == digest(taken) == before
+
+
+def test_making_a_network_leaves_the_global_generator_alone() -> None:
+    before = torch.get_rng_state()
+    Network(SPECS[1])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_arrays_that_do_not_fit_are_refused_and_change_nothing() -> None:
+    spec = SPECS[0]
+    network = Network(spec)
+    good = initial(spec, generator(1, "initial"))
+    bias = good["head.1.0.bias"]
+    missing = {name: array for name, array in good.items() if name != "head.1.0.bias"}
+    with pytest.raises(ValueError, match=r"missing \['head.1.0.bias'\], unknown \['extra'\]"):
+        load(network, {**missing, "extra": bias})
+    with pytest.raises(ValueError, match=r"head.1.0.bias is float32 \(1, 10\); .* \(10,\)"):
+        load(network, {**good, "head.1.0.bias": bias[None]})
+    with pytest.raises(ValueError, match=r"head.1.0.bias is float64"):
+        load(network, {**good, "head.1.0.bias": bias.astype(np.float64)})
+    assert not any(value.any() for value in extract(network).values())

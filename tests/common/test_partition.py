@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import logging
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.config import DataSection
+from common.errors import ConfigError, DataError
+from common.partition import partition, split
+from common.rng import generator
+
+BALANCED = np.arange(10_000) % 10
+
+
+@st.composite
+def tasks(draw: st.DrawFn) -> tuple[DataSection, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    clients = draw(st.integers(1, 30))
+    min_size = draw(st.integers(2, 20))
+    pool = clients * min_size + draw(st.integers(0, 500))
+    data = DataSection(
+        clients=clients,
+        min_size=min_size,
+        partition=draw(st.sampled_from(["iid", "dirichlet"])),
+        alpha=draw(st.floats(min_value=0, exclude_min=True)),
+    )
+    labels = generator(draw(st.integers(0, 9)), "labels").integers(0, 7, pool)
+    return data, labels
+
+
+@settings(deadline=None, max_examples=50)
+@given(tasks(), st.integers(0, 2**63))
+def test_every_sample_has_exactly_one_client_and_every_client_enough(
+    task: tuple[DataSection, np.ndarray[tuple[int], np.dtype[np.int64]]], seed: int
+) -> None:
+    data, labels = task
+    parts = partition(data, labels, seed)
+    assert len(parts) == data.clients
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(labels)))
+    assert all(np.array_equal(part, np.sort(part)) for part in parts)
+    assert min(map(len, parts)) >= data.min_size
+    if data.partition == "iid":
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    again = partition(data, labels, seed)
+    assert all(np.array_equal(one, two) for one, two in zip(parts, again, strict=True))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(2, 300), st.floats(0.01, 0.99), st.integers(0, 99))
+def test_a_split_gives_every_sample_to_one_of_two_parts(
+    size: int, ratio: float, seed: int
+) -> None:
+    indices = np.arange(size) * 3
+    train, test = split(indices, ratio, generator(seed, "split", 0))
+    assert np.array_equal(np.sort(np.concatenate([train, test])), indices)
+    assert min(len(train), len(test)) >= 1
+    assert abs(len(train) - size * ratio) <= 1
+    assert np.array_equal(train, np.sort(train))
+
+
+def test_three_quarters_of_the_samples_train() -> None:
+    train, test = split(np.arange(600), 0.75, generator(1, "split", 0))
+    assert (len(train), len(test)) == (450, 150)
+    assert not np.array_equal(train, np.arange(450))
+
+
+def test_a_single_sample_cannot_be_split() -> None:
+    with pytest.raises(DataError, match="1 samples cannot be split"):
+        split(np.arange(1), 0.75, generator(1, "split", 0))
+
+
+def test_another_seed_gives_another_partition() -> None:
+    data = DataSection(clients=5)
+    one, two = partition(data, BALANCED, 1), partition(data, BALANCED, 2)
+    assert not all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_a_smaller_alpha_means_fewer_classes_per_client() -> None:
+    def classes_for_half(alpha: float) -> float:
+        parts = partition(DataSection(clients=20, alpha=alpha), BALANCED, 1)
+        counts = [np.sort(np.bincount(BALANCED[part], minlength=10))[::-1] for part in parts]
+        return float(np.mean([np.searchsorted(np.cumsum(c), c.sum() / 2) + 1 for c in counts]))
+
+    assert classes_for_half(0.05) < classes_for_half(0.5) < classes_for_half(100.0)
+    assert classes_for_half(1e9) >= 5
+
+
+def test_equal_shares_have_nearly_equal_classes() -> None:
+    parts = partition(DataSection(clients=10, partition="iid"), BALANCED, 1)
+    assert all(np.bincount(BALANCED[part]).min() > 60 for part in parts)
+
+
+def test_small_clients_get_samples_of_large_ones_when_no_draw_is_good(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    parts = partition(DataSection(clients=50, alpha=0.01, min_size=100), BALANCED, 1)
+    assert min(map(len, parts)) >= 100
+    assert "no draw in 1000 gave every client 100 samples" in caplog.text
+
+
+def test_it_is_possible_to_ask_for_every_last_sample() -> None:
+    parts = partition(DataSection(clients=100, alpha=0.1, min_size=100), BALANCED, 1)
+    assert {len(part) for part in parts} == {100}
+
+
+@pytest.mark.parametrize(
+    ("data", "most"),
+    [
+        (DataSection(clients=1001, min_size=10), 1000),
+        (DataSection(clients=5001, partition="iid"), 5000),
+    ],
+)
+def test_more_clients_than_the_samples_can_serve_are_refused(
+    data: DataSection, most: int
+) -> None:
+    with pytest.raises(ConfigError, match=rf"data.clients is {data.clients}; .* most {most}"):
+        partition(data, BALANCED, 1)
+    partition(DataSection(clients=most, partition="iid"), BALANCED, 1)
+
+
+def test_seventy_thousand_samples_are_divided_among_500_clients_in_seconds() -> None:
+    start = time.perf_counter()
+    partition(DataSection(clients=500, alpha=0.1), np.arange(70_000) % 10, 1)
+    assert time.perf_counter() - start < 20

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import functools
+import math
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from common.arrays import Array, digest
+from common.config import TrainingSection
+from common.datasets import load_dataset
+from common.models import build_spec, initial
+from common.networks import Network, extract, load
+from common.rng import generator
+from common.samples import Samples
+from common.training import count_correct, normalised, train, use_one_thread
+
+SPEC = build_spec("dnn", shape=(1, 28, 28), classes=10, head_depth=1)
+
+
+@functools.cache
+def some_samples() -> Samples:
+    dataset = load_dataset("fmnist-mini")
+    return Samples(dataset.images[:210], dataset.labels[:210])
+
+
+def fresh() -> Network:
+    network = Network(SPEC)
+    load(network, initial(SPEC, generator(1, "initial")))
+    return network
+
+
+class Two(nn.Module):
+    """Two parameters, one per part; its logits are (base * x, head)."""
+
+    def __init__(self, base: float, head: float) -> None:
+        super().__init__()
+        self.base = nn.ParameterDict({"w": nn.Parameter(torch.tensor(base))})
+        self.head = nn.ParameterDict({"w": nn.Parameter(torch.tensor(head))})
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten()
+        return torch.stack([self.base["w"] * x, self.head["w"].expand(len(x))], dim=1)
+
+    def values(self) -> tuple[float, float]:
+        return self.base["w"].item(), self.head["w"].item()
+
+
+WHITE = Samples(np.full((1, 1, 1, 1), 255, np.uint8), np.zeros(1, np.int64))
+
+
+def test_two_steps_of_sgd_are_those_worked_out_by_hand() -> None:
+    # x = 1, class 0, logits (b, h): with s = 1 / (1 + e^(b-h)) the gradients are -s and +s.
+    # b = h = 0.5: s = 1/2; decay 0.1: g = (-0.45, 0.55) = v; rate 0.2: (0.59, 0.39).
+    # b - h = 0.2: s = 0.450166; g = (-0.391166, 0.489166);
+    # v = 0.9 v + g = (-0.796166, 0.984166); minus 0.2 v: (0.749233, 0.193167).
+    settings = TrainingSection(
+        epochs=1, batch_size=1, learning_rate=0.2, momentum=0.9, weight_decay=0.1
+    )
+    network = Two(0.5, 0.5)
+    stats = train(network, WHITE, settings, generator(1, "shuffle"))
+    assert network.values() == pytest.approx((0.59, 0.39), abs=1e-6)
+    assert stats.loss == pytest.approx(math.log(2), abs=1e-6)
+
+    network = Two(0.5, 0.5)
+    stats = train(network, WHITE, settings, generator(1, "shuffle"), epochs=2)
+    assert network.values() == pytest.approx((0.749233, 0.193167), abs=1e-6)
+    assert stats.loss == pytest.approx(0.598139, abs=1e-6)
+    assert stats.steps == 2
+
+
+def test_momentum_starts_from_nothing_in_every_call() -> None:
+    settings = TrainingSection(epochs=1, batch_size=1, learning_rate=0.2, momentum=0.9)
+    network = Two(0.5, 0.5)
+    train(network, WHITE, settings, generator(1, "shuffle"))
+    assert network.values() == pytest.approx((0.6, 0.4), abs=1e-6)
+    train(network, WHITE, settings, generator(1, "shuffle"))
+    # b - h = 0.2: s = 0.450166, and nothing of the first step's velocity
+    assert network.values() == pytest.approx((0.690033, 0.309967), abs=1e-6)
+
+
+def test_extra_terms_are_added_to_the_gradients() -> None:
+    settings = TrainingSection(epochs=1, batch_size=1, learning_rate=0.2, momentum=0.0)
+    seen = []
+
+    def extra(parameters: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        seen.append(sorted(parameters))
+        return {"base.w": 3 * parameters["base.w"]}
+
+    network = Two(0.5, 0.5)
+    train(network, WHITE, settings, generator(1, "shuffle"), extra=extra)
+    assert network.values() == pytest.approx((0.5 - 0.2 * (-0.5 + 1.5), 0.4), abs=1e-6)
+    assert seen == [["base.w", "head.w"]]
+
+
+def test_the_extra_term_gets_the_momentum_too() -> None:
+    settings = TrainingSection(epochs=2, batch_size=1, learning_rate=1.0, momentum=0.5)
+    network = Two(0.0, 0.0)
+    frozen = train(
+        network,
+        WHITE,
+        settings,
+        generator(1, "shuffle"),
+        extra=lambda _: {"base.w": torch.tensor(1.0)},
+        logits=lambda x: torch.stack([network.base["w"] * 0 * x.flatten()] * 2, dim=1),
+        only=("base",),
+    )
+    assert network.values() == (-(1.0 + 1.5), 0.0)
+    assert frozen.loss == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize("part", ["base", "head"])
+def test_only_the_named_part_is_trained(part: str) -> None:
+    network = fresh()
+    before = extract(network)
+    train(
+        network,
+        some_samples(),
+        TrainingSection(epochs=1, weight_decay=0.1),
+        generator(1, "shuffle"),
+        only=(part,),
+    )
+    after = extract(network)
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert changed == {name for name in before if name.startswith(part)}
+    assert all(parameter.requires_grad for parameter in network.parameters())
+
+
+def test_training_the_same_task_twice_gives_the_same_bytes() -> None:
+    def trained(seed: int) -> str:
+        network = fresh()
+        train(network, some_samples(), TrainingSection(epochs=2), generator(seed, "shuffle"))
+        return digest(extract(network))
+
+    assert trained(1) == trained(1) != trained(2)
+
+
+def test_our_steps_are_those_of_torch_optim() -> None:
+    samples = some_samples()
+    settings = TrainingSection(epochs=2, batch_size=64, momentum=0.9, weight_decay=0.01)
+    ours, theirs = fresh(), fresh()
+    train(ours, samples, settings, generator(1, "shuffle"))
+
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.01, momentum=0.9, weight_decay=0.01)
+    rng = generator(1, "shuffle")
+    images, labels = normalised(samples.images), torch.tensor(samples.labels)
+    for _ in range(2):
+        for batch in torch.tensor(rng.permutation(len(samples))).split(64):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(theirs(images[batch]), labels[batch]).backward()
+            optimizer.step()
+
+    expected: dict[str, Array] = extract(theirs)
+    for name, array in extract(ours).items():
+        np.testing.assert_allclose(array, expected[name], rtol=0, atol=1e-6)
+
+
+def test_training_learns_and_tells_of_every_epoch() -> None:
+    heard: list[tuple[int, int, float]] = []
+    network, samples = fresh(), some_samples()
+    before = count_correct(network, samples)
+    stats = train(
+        network,
+        samples,
+        TrainingSection(epochs=4),
+        generator(1, "shuffle"),
+        progress=lambda epoch, epochs, loss: heard.append((epoch, epochs, loss)),
+    )
+    assert [(epoch, epochs) for epoch, epochs, _ in heard] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert heard[0][2] > heard[-1][2] == stats.loss
+    assert stats.steps == 4 * 11  # 210 samples in batches of 20: the last, of 10, counts
+    assert count_correct(network, samples) > before + 50
+
+
+def test_a_training_that_diverges_reports_a_loss_that_is_not_finite() -> None:
+    settings = TrainingSection(epochs=3, learning_rate=1e30)
+    stats = train(fresh(), some_samples(), settings, generator(1, "shuffle"))
+    assert not math.isfinite(stats.loss)
+
+
+def test_other_logits_can_stand_in_for_the_network() -> None:
+    plain, doubled = fresh(), fresh()
+    settings = TrainingSection(epochs=1)
+    train(plain, some_samples(), settings, generator(1, "shuffle"))
+    train(
+        doubled,
+        some_samples(),
+        settings,
+        generator(1, "shuffle"),
+        logits=lambda x: 2 * doubled(x),
+    )
+    assert digest(extract(plain)) != digest(extract(doubled))
+
+
+def test_black_is_minus_one_and_white_is_one() -> None:
+    images = np.array([0, 255, 51], np.uint8).reshape(3, 1, 1, 1)
+    images.flags.writeable = False
+    pixels = normalised(images)
+    assert pixels.dtype == torch.float32
+    assert pixels.flatten().tolist() == pytest.approx([-1.0, 1.0, -0.6])
+
+
+@pytest.mark.parametrize("batch", [1, 3, 100])
+def test_correct_answers_are_counted_whatever_the_batch(batch: int) -> None:
+    images = np.array([0, 255, 255, 0, 0, 255, 0], np.uint8).reshape(7, 1, 1, 1)
+    samples = Samples(images, np.array([0, 1, 0, 0, 1, 1, 0], np.int64))
+    images.flags.writeable = samples.labels.flags.writeable = False
+
+    def white_is_one(x: Tensor) -> Tensor:
+        return torch.stack([-x.flatten(), x.flatten()], dim=1)
+
+    assert count_correct(white_is_one, samples, batch) == 5
+
+
+def test_training_does_not_import_the_compiler_and_keeps_torch_threads_as_they_are() -> None:
+    program = (
+        "import sys, torch; before = torch.get_num_threads()\n"
+        "import numpy as np\n"
+        "from common import models, networks, samples, training\n"
+        "from common.config import TrainingSection\n"
+        "assert torch.get_num_threads() == before\n"
+        "spec = models.build_spec('dnn', shape=(1, 28, 28), classes=10, head_depth=1)\n"
+        "some = samples.Samples(np.zeros((3, 1, 28, 28), np.uint8), np.zeros(3, np.int64))\n"
+        "rng = np.random.default_rng(1)\n"
+        "training.train(networks.Network(spec), some, TrainingSection(weight_decay=0.1), rng)\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+        "training.use_one_thread()\n"
+        "assert torch.get_num_threads() == 1\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_one_thread_can_be_asked_for_again() -> None:
+    before = torch.get_num_threads()
+    try:
+        use_one_thread()
+        use_one_thread()
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
