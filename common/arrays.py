@@ -1,4 +1,4 @@
-"""Named arrays: the one form in which models, client states and updates exist outside of torch."""
+"""Named arrays: the form in which models, states and updates exist outside of torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def digest(arrays: Arrays) -> str:
 
 
 def weighted_mean(items: Iterable[tuple[Arrays, Mapping[str, float]]]) -> dict[str, Array]:
-    """Mean of arrays in float64, in the given order; each part (`base`, `head`) has its own weight.
+    """Mean of arrays in float64, in the given order; each part of the model has its own weight.
 
     `items` is read once and one item is held at a time, so it may load them from disk.
     """

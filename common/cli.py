@@ -1,4 +1,4 @@
-"""What the three commands share: errors become one line and an exit code, `--version`, logging."""
+"""What the three commands share: errors as one line and an exit code, version, logging."""
 
 from __future__ import annotations
 

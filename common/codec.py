@@ -1,6 +1,6 @@
 """Messages and tensors as bytes, and back: strict JSON, safetensors, chunks.
 
-Decoding trusts nothing: whatever the bytes are, it returns a valid value or raises ProtocolError.
+Decoding trusts nothing: for any bytes it returns a valid value or raises ProtocolError.
 """
 
 from __future__ import annotations

@@ -34,15 +34,15 @@ class ExperimentSection(Section, frozen=True, kw_only=True):
     grace: Annotated[
         float | Literal["forever"],
         Meta(
-            description="Seconds a lost board is waited for before the round goes on without it,"
-            ' or "forever" for runs that must be reproducible on flaky fleets.'
+            description="Seconds a lost board is waited for before the round goes on without it"
+            ', or "forever" for runs that must be reproducible on flaky fleets.'
         ),
     ] = 60.0
     deadline: Annotated[
         float,
         Meta(
             ge=0,
-            description="Seconds after which a round no longer waits for stragglers; 0 = no limit.",
+            description="Seconds after which a round waits for nobody any more; 0 = no limit.",
         ),
     ] = 0.0
     min_updates: Annotated[
@@ -76,7 +76,7 @@ class ModelSection(Section, frozen=True, kw_only=True):
         int,
         Meta(
             ge=1,
-            description="How many of the last linear layers are the head; the rest is the base.",
+            description="How many of the last linear layers are the head; the rest is base.",
         ),
     ] = 1
 
@@ -138,9 +138,7 @@ class SelectionSection(Section, frozen=True, kw_only=True):
     ] = 1.0
     participants: Annotated[
         str,
-        Meta(
-            description='Client ids that take part, such as "0-3,8"; "all" = every client of the data.'
-        ),
+        Meta(description='Client ids that take part, such as "0-3,8", or "all".'),
     ] = "all"
     start_with: Annotated[
         Literal["all"] | Positive,

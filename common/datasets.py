@@ -13,6 +13,7 @@ import math
 import os
 import socket
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -108,9 +109,9 @@ def require_dataset(name: str) -> Path:
         return _download(Path.home() / ".cache" / "fedbed")
     # torchvision reports a failed download as RuntimeError or as whatever urllib raised
     except (ImportError, RuntimeError, OSError) as error:
-        looked = ", ".join(map(str, places))
+        looked, reason = ", ".join(map(str, places)), " ".join(str(error).split())
         raise DataError(
-            f"{name} is not in {looked}, and cannot be downloaded ({error}); on Debian: apt "
+            f"{name} is not in {looked}, and cannot be downloaded ({reason}); on Debian: apt "
             "install dataset-fashion-mnist; or set FEDBED_DATA to the folder that has its files"
         ) from error
 
@@ -172,11 +173,23 @@ def _download(root: Path) -> Path:
     from common.torchvision_import import import_datasets  # slow, and not on every board
 
     datasets = import_datasets()
-    timeout = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(DOWNLOAD_SECONDS)  # torchvision itself would wait for ever
-    try:
+    folder = root / "FashionMNIST" / "raw"
+    folder.mkdir(parents=True, exist_ok=True)
+    # downloaded beside and moved when complete: what is interrupted leaves no half file behind
+    with tempfile.TemporaryDirectory(dir=root) as beside, _socket_timeout(DOWNLOAD_SECONDS):
         with contextlib.redirect_stdout(sys.stderr):
-            datasets.FashionMNIST(str(root), download=True)
+            datasets.FashionMNIST(beside, download=True)
+        for path in Path(beside, "FashionMNIST", "raw").iterdir():
+            path.replace(folder / path.name)
+    return folder
+
+
+@contextlib.contextmanager
+def _socket_timeout(seconds: float) -> Iterator[None]:
+    """A bound on waiting for code that sets none, as torchvision's download."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
     finally:
-        socket.setdefaulttimeout(timeout)
-    return root / "FashionMNIST" / "raw"
+        socket.setdefaulttimeout(before)

@@ -1,14 +1,14 @@
 """Every error raised on purpose; the command line prints them as one line each.
 
-    FedbedError             exit code 1
-    ├── UsageError          exit code 2: the user's input is wrong
-    │   └── ConfigError     an experiment file, a --set override, a name in it
-    ├── BrokerError         the broker cannot be found, started, reached, or refuses us
-    ├── DataError           a dataset or a shard is missing or damaged
-    ├── StoreError          a run or state folder cannot be read, written or locked
-    ├── ClaimError          somebody else already has this board name, client id or federation
-    └── ProtocolError       bytes from the wire that are not a valid message; never leaves a service
-        └── VersionError    a message of another protocol version
+FedbedError             exit code 1
+├── UsageError          exit code 2: the user's input is wrong
+│   └── ConfigError     an experiment file, a --set override, a name in it
+├── BrokerError         the broker cannot be found, started, reached, or refuses us
+├── DataError           a dataset or a shard is missing or damaged
+├── StoreError          a run or state folder cannot be read, written or locked
+├── ClaimError          somebody else already has this board name, client id or federation
+└── ProtocolError       bytes that are not a valid message; never leaves a service
+    └── VersionError    a message of another protocol version
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
@@ -30,7 +30,7 @@ from common.topics import QOS, Packet
 
 SESSION_SECONDS = 24 * 3600
 WILL_DELAY_SECONDS = 2
-WINDOW = 8  # parts of a stream on their way at once: bounds memory here and delay for everything else
+WINDOW = 8  # parts of a stream on their way at once: bounds memory and everybody's delay
 _FINAL = {134: "wrong user name or password", 135: "not authorized", 138: "banned"}
 _TAKEN_OVER = 142
 
@@ -329,5 +329,5 @@ class PahoLink:
     def __enter__(self) -> PahoLink:
         return self
 
-    def __exit__(self, *_: Any) -> None:  # noqa: ANN401 - the context manager protocol
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 PROTOCOL = 1
-COORDINATOR = "@coordinator"  # the coordinator's presence stands beside the boards'; no board can have this name
+COORDINATOR = "@coordinator"  # its presence stands beside the boards'; no board has this name
 
 Natural = Annotated[int, Meta(ge=0)]
 Name = Annotated[str, Meta(min_length=1, max_length=120)]
@@ -119,7 +119,7 @@ class TrainEnd(Wire, frozen=True, kw_only=True):
 
 
 class ChunkHeader(Wire, frozen=True, kw_only=True):
-    """What stands before the bytes of a part: whose tensor blob, which part, and the blob's digest."""
+    """What stands before the bytes of a part: whose blob, which part, the blob's digest."""
 
     run: Name
     round: Natural

@@ -29,7 +29,7 @@ def partition(data: DataSection, labels: npt.NDArray[np.int64], seed: int) -> li
     if data.clients * smallest > len(labels):
         raise ConfigError(
             f"data.clients is {data.clients}; expected at most {len(labels) // smallest}, "
-            f"because {data.dataset!r} has {len(labels)} samples and each client needs {smallest}"
+            f"as {data.dataset!r} has {len(labels)} samples and each client needs {smallest}"
         )
     rng = generator(seed, "partition")
     if data.partition == "iid":

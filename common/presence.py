@@ -1,7 +1,7 @@
 """PURE: who may use a board name, its client ids, or (for the coordinator) the federation.
 
-Everybody announces itself on `connected/<name>` and reads everybody's announcements. A claim is
-*settled* once nobody objected; settled claims beat others, then the older one wins, so it is the
+Everybody announces itself on `connected/<name>` and reads all announcements. A claim is
+*settled* once nobody objected; settled claims beat others, then older ones newer ones, so it is the
 second who is refused. A stored announcement may be a dead one's: it only counts when its owner
 answers within PATIENCE.
 
@@ -51,7 +51,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Beaten:
-    """Somebody else has what we claim; `clear` says that our own announcement must be removed."""
+    """Somebody else has what we claim; `clear`: our own announcement must be removed."""
 
     reason: str
     clear: bool

@@ -1,8 +1,8 @@
 """The nine topics: names, directions, retained flags, and which message travels on which.
 
     <fed>/client/train_detail                 server -> boards   retained   TrainDetail
-    <fed>/client/connected/<board>            board  -> server   retained   Connected (and last will)
-    <fed>/server/send_weights/<part>          server -> boards   retained   Chunk of the global model
+    <fed>/client/connected/<board>            board  -> server   retained   Connected (also as will)
+    <fed>/server/send_weights/<part>          server -> boards   retained   Chunk of the model
     <fed>/server/send_weights/to/<id>/<part>  server -> board    retained   Chunk for one client
     <fed>/server/receive_info/<id>            board  -> server              Info
     <fed>/server/receive_weights/<id>         board  -> server              Chunk of an update

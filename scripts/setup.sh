@@ -81,7 +81,9 @@ if [ "$(cat ".venv/stamp-$mode" 2>/dev/null)" = "$wanted" ] && is_recent .venv/b
     exit 0
 fi
 rm -f .venv/stamp-*
-if ! is_recent .venv/bin/python || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+# A copied or moved .venv still calls the programs of the old place.
+if ! is_recent .venv/bin/python || ! grep -qF "$(pwd -P)/.venv" .venv/bin/activate ||
+    ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     make_venv
 fi
 install_torch

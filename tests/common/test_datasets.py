@@ -107,8 +107,27 @@ def test_a_dataset_that_is_nowhere_names_the_places_and_the_remedies(
     ):
         assert place in message
     assert "cannot be downloaded" in message
+    assert "\n" not in message
+    assert not [path for path in nowhere.rglob("*") if path.is_file()]
     assert "apt install dataset-fashion-mnist" in message
     assert "set FEDBED_DATA" in message
+
+
+@full
+def test_a_download_is_kept_and_found_the_next_time(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def downloads(root: str, *, download: bool) -> None:
+        shutil.copytree("/usr/share/datasets/fashion-mnist", Path(root, "FashionMNIST", "raw"))
+
+    # stands in for the download server, which a test cannot rely on
+    monkeypatch.setattr(import_datasets(), "FashionMNIST", downloads)
+    folder = nowhere / "home/.cache/fedbed/FashionMNIST/raw"
+    assert require_dataset("fashion-mnist") == folder
+    monkeypatch.undo()
+    monkeypatch.setenv("HOME", str(nowhere / "home"))
+    assert require_dataset("fashion-mnist") == folder
+    assert [path.name for path in folder.parent.parent.iterdir()] == ["FashionMNIST"]
 
 
 def test_the_built_in_dataset_needs_nothing_from_the_machine(nowhere: Path) -> None:

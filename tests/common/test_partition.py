@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def tasks(draw: st.DrawFn) -> tuple[DataSection, np.ndarray[tuple[int], np.dtype
     return data, labels
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(tasks(), st.integers(0, 2**63))
 def test_every_sample_has_exactly_one_client_and_every_client_enough(
     task: tuple[DataSection, np.ndarray[tuple[int], np.dtype[np.int64]]], seed: int
@@ -44,8 +45,6 @@ def test_every_sample_has_exactly_one_client_and_every_client_enough(
     assert min(map(len, parts)) >= data.min_size
     if data.partition == "iid":
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
-    again = partition(data, labels, seed)
-    assert all(np.array_equal(one, two) for one, two in zip(parts, again, strict=True))
 
 
 @settings(deadline=None, max_examples=50)
@@ -72,10 +71,15 @@ def test_a_single_sample_cannot_be_split() -> None:
         split(np.arange(1), 0.75, generator(1, "split", 0))
 
 
-def test_another_seed_gives_another_partition() -> None:
-    data = DataSection(clients=5)
-    one, two = partition(data, BALANCED, 1), partition(data, BALANCED, 2)
-    assert not all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+@pytest.mark.parametrize("kind", ["iid", "dirichlet"])
+def test_the_same_seed_gives_the_same_partition_and_another_seed_another(
+    kind: Literal["iid", "dirichlet"],
+) -> None:
+    data = DataSection(clients=5, partition=kind)
+    one, same, other = (
+        [part.tolist() for part in partition(data, BALANCED, seed)] for seed in (1, 1, 2)
+    )
+    assert one == same != other
 
 
 def test_a_smaller_alpha_means_fewer_classes_per_client() -> None:

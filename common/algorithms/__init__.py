@@ -1,0 +1,70 @@
+"""The algorithms by name; somebody else's by `package.module:builder`.
+
+A builder takes keyword-only options with types and defaults and returns an Algorithm; its
+signature is all the declaration there is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+import msgspec
+
+from common.algorithms.base import Algorithm
+from common.config import Option
+from common.errors import ConfigError
+
+BUILDERS = {"fedavg": "common.algorithms.fedavg:fedavg"}
+
+
+def build(name: str, options: Mapping[str, Option]) -> Algorithm:
+    """The algorithm of this name with these options."""
+    builder = find_builder(name)
+    known = options_of(builder)
+    for key in options:
+        if key not in known:
+            raise ConfigError(
+                f"algorithm.{key} is not a setting of {name}{suggestion(key, known)}"
+            )
+    fields = [(key, kind, default) for key, (kind, default) in known.items()]
+    shape = msgspec.defstruct("Options", fields, kw_only=True)
+    try:
+        checked = msgspec.convert(dict(options), shape)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at `$.")
+        key = place.rstrip("`")
+        raise ConfigError(f"algorithm.{key} is {options[key]!r}; {what.lower()}") from error
+    return builder(**{key: getattr(checked, key) for key in known})
+
+
+def find_builder(name: str) -> Callable[..., Algorithm]:
+    """The function that builds an algorithm."""
+    if name not in BUILDERS and ":" not in name:
+        raise ConfigError(
+            f"algorithm.name is {name!r}, which is not known{suggestion(name, BUILDERS)}"
+        )
+    module, _, function = BUILDERS.get(name, name).partition(":")
+    try:
+        builder: Callable[..., Algorithm] = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"algorithm.name is {name!r}: {error}") from error
+    return builder
+
+
+def options_of(builder: Callable[..., Algorithm]) -> dict[str, tuple[Any, Any]]:
+    """Option -> (type, default), from the builder's signature."""
+    hints = get_type_hints(builder, include_extras=True)
+    parameters = inspect.signature(builder).parameters.values()
+    return {p.name: (hints.get(p.name, Any), p.default) for p in parameters}
+
+
+def suggestion(word: str, known: Mapping[str, object]) -> str:
+    """The end of an error message: the nearest valid name, or all of them."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; expected one of {', '.join(sorted(known))}" if known else "; it has none"

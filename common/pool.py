@@ -1,0 +1,154 @@
+"""Training processes, seen by their employer: orders in, reports out, deaths noticed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from common.worker import (
+    Abandon,
+    Order,
+    Prepare,
+    Prepared,
+    Report,
+    Turn,
+    TurnDone,
+    TurnFailed,
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Hand:
+    process: subprocess.Popen[bytes]
+    prepared: bool = False
+    announce: bool = False  # whether the employer waits for its `Prepared`
+    job: int | None = None
+
+
+class Pool:
+    """Up to `size` training processes; `post` gets every report, from other threads.
+
+    The first process prepares a run alone (it may have to make shards), the others after it.
+    """
+
+    def __init__(self, size: int, post: Callable[[Report], None]) -> None:
+        self._size = size
+        self._post = post
+        self._lock = threading.Lock()
+        self._hands: list[_Hand] = []
+        self._order: Prepare | None = None
+
+    def prepare(self, order: Prepare) -> None:
+        """Get ready for a run; `Prepared` follows."""
+        with self._lock:
+            self._order = order
+            for hand in self._hands:
+                hand.prepared = False
+            hand = self._hands[0] if self._hands else self._hire()
+            hand.prepared = hand.announce = True
+            self._send(hand, order)
+
+    def start(self, turn: Turn) -> None:
+        """Do a job on a free process; `TurnDone` or `TurnFailed` follows."""
+        with self._lock:
+            hand = next((h for h in self._hands if h.job is None), None)
+            if hand is None:
+                assert len(self._hands) < self._size, "more jobs than processes"
+                hand = self._hire()
+            if not hand.prepared and self._order is not None:
+                self._send(hand, self._order)
+                hand.prepared = True
+            hand.job = turn.job
+            self._send(hand, turn)
+
+    def abandon(self, job: int) -> None:
+        """Give up a job at its next epoch; `TurnFailed` without a problem follows."""
+        with self._lock:
+            for hand in self._hands:
+                if hand.job == job:
+                    self._send(hand, Abandon(job=job))
+
+    def release(self) -> None:
+        """End all processes and forget their jobs: idle boards need their memory."""
+        with self._lock:
+            hands, self._hands = self._hands, []
+            self._order = None
+        for hand in hands:
+            hand.process.kill()
+            hand.process.wait()
+
+    def pids(self) -> tuple[int, ...]:
+        """The processes, for tests and for curious people."""
+        with self._lock:
+            return tuple(hand.process.pid for hand in self._hands)
+
+    def _hire(self) -> _Hand:
+        threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "common.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **threads},
+            start_new_session=True,  # Ctrl-C is for whoever employs it
+        )
+        hand = _Hand(process)
+        self._hands.append(hand)
+        threading.Thread(target=self._listen, args=(hand,), daemon=True).start()
+        return hand
+
+    def _send(self, hand: _Hand, order: Order) -> None:
+        assert hand.process.stdin is not None
+        try:
+            hand.process.stdin.write(msgspec.json.encode(order) + b"\n")
+            hand.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has died; `_listen` reports that
+
+    def _listen(self, hand: _Hand) -> None:
+        assert hand.process.stdout is not None
+        for line in hand.process.stdout:
+            report = msgspec.json.decode(line, type=Report)
+            if self._note(hand, report):
+                self._post(report)
+        code = hand.process.wait()
+        with self._lock:
+            if hand not in self._hands:
+                return
+            self._hands.remove(hand)
+            job, order = hand.job, self._order
+        problem = f"the training process died ({_death(code)})"
+        if job is not None:
+            self._post(TurnFailed(job=job, problem=problem))
+        elif order is not None and hand.announce:
+            self._post(Prepared(run=order.run, problem=problem))
+
+    def _note(self, hand: _Hand, report: Report) -> bool:
+        """Whether the employer should hear of it."""
+        with self._lock:
+            if hand not in self._hands:
+                return False
+            if isinstance(report, Prepared):
+                heard, hand.announce = hand.announce, False
+                hand.prepared = not report.problem
+                return heard
+            if isinstance(report, TurnDone | TurnFailed):
+                hand.job = None
+            return True
+
+
+def _death(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}; its last words are in the log"
+    hints = {
+        signal.SIGKILL: "killed, probably for want of memory",
+        signal.SIGILL: "this torch build needs a newer CPU than this board has",
+    }
+    number = signal.Signals(-code)
+    return f"{number.name}: {hints.get(number, 'stopped by a signal')}"
