@@ -31,7 +31,7 @@ _folder = click.option(
 
 
 @click.group(cls=Commands)
-@version_option()  # type: ignore[untyped-decorator]
+@version_option()
 def main() -> None:
     """Run the MQTT broker of a testbed (Mosquitto), and say who may use it.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
@@ -12,6 +13,7 @@ from common import VERSION
 from common.errors import FedbedError, UsageError
 
 INTERRUPTED = 130
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Commands(click.Group):
@@ -32,7 +34,7 @@ class Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-def version_option() -> Any:  # noqa: ANN401 - click's decorator type
+def version_option() -> Callable[[F], F]:
     """`--version`, the same for all commands."""
     return click.version_option(VERSION, prog_name="fedbed", message="%(prog)s %(version)s")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,11 +24,13 @@ class Journal:
             _cut_torn_tail(path)
             self._file = path.open("ab")
 
-    def append(self, record: Record) -> None:
-        """Write one line and hand it to the system at once."""
+    def append(self, record: Record, *, sync: bool = False) -> None:
+        """Write one line and hand it to the system at once (`sync`: to the disk)."""
         with disk_errors(self.path):
             self._file.write(msgspec.json.encode(record) + b"\n")
             self._file.flush()
+            if sync:
+                os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file."""

@@ -67,13 +67,20 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
+class Posted:
+    """Something that another thread of this process put in by `post`."""
+
+    item: object
+
+
+@dataclass(frozen=True, slots=True)
 class Streamed:
     """The broker has acknowledged every part of a stream."""
 
     token: str
 
 
-Happening: TypeAlias = Up | Down | Refused | Arrived | Streamed
+Happening: TypeAlias = Up | Down | Refused | Arrived | Streamed | Posted
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +111,9 @@ class Link(Protocol):
 
     def confirm(self, arrived: Arrived) -> None:
         """Tell the broker that a message is dealt with."""
+
+    def post(self, item: object) -> None:
+        """Put something in from another thread; `receive` gives it as `Posted(item)`."""
 
 
 def probe(address: Address, timeout: float = 5.0) -> None:
@@ -157,6 +167,7 @@ class PahoLink:
         self._open_publishes: set[int] = set()
         self._connection = 0
         self._up = False
+        self._said_down = False
         self._client = self._make_client(client_id)
         connect = _properties(PacketTypes.CONNECT)
         connect.SessionExpiryInterval = SESSION_SECONDS
@@ -181,6 +192,7 @@ class PahoLink:
             client.tls_set(self.address.ca_file, tls_version=ssl.PROTOCOL_TLS_CLIENT)
         client.on_pre_connect = self._before_connect
         client.on_connect = self._on_connect
+        client.on_connect_fail = self._on_connect_fail
         client.on_disconnect = self._on_disconnect
         client.on_message = self._on_message
         client.on_publish = self._on_publish
@@ -205,6 +217,9 @@ class PahoLink:
             return
         client.subscribe([(topic, SubscribeOptions(qos=QOS)) for topic in self._subscribe])
         self._happenings.put(Up(self._connection))
+
+    def _on_connect_fail(self, _client: mqtt.Client, _data: object) -> None:
+        self._happenings.put(Down("no connection"))
 
     def _on_disconnect(
         self, _client: mqtt.Client, _data: object, _flags: object, code: ReasonCode, _p: object
@@ -250,8 +265,8 @@ class PahoLink:
         return self._client.publish(packet.topic, packet.payload, QOS, packet.retain).mid
 
     def stream(self, token: str, packets: Iterator[Packet]) -> None:
-        """Send many large messages, a few at a time; dropped without a word while offline."""
-        if self._up:
+        """Send many large messages, a few at a time; not while offline, nor twice at once."""
+        if self._up and all(stream.token != token for stream in self._streams):
             self._streams.append(_Stream(token, packets))
             self._pump()
 
@@ -283,15 +298,15 @@ class PahoLink:
             case _Acknowledged(mid, failure):
                 return self._note_acknowledged(mid, failure)
             case Up():
-                self._up = True
+                self._up, self._said_down = True, False
                 self._streams.clear()
             case Down():
-                was_up, self._up = self._up, False
+                news, self._up, self._said_down = not self._said_down, False, True
                 self._streams.clear()
-                return happening if was_up else None
+                return happening if news else None
             case Arrived():
                 self.bytes_received += len(happening.payload)
-            case Refused() | Streamed():
+            case Refused() | Streamed() | Posted():
                 pass
         return happening
 
@@ -313,8 +328,12 @@ class PahoLink:
         """Tell the broker that a message is dealt with."""
         self._client.ack(arrived.mark, QOS)
 
+    def post(self, item: object) -> None:
+        """Put something in from another thread; `receive` gives it as `Posted(item)`."""
+        self._happenings.put(Posted(item))
+
     def close(self, *, timeout: float = 1.0, forget_session: bool = False) -> None:
-        """Wait (within the timeout) for what was handed over, then disconnect without a will."""
+        """Wait (within the timeout) for what was handed over, then disconnect; no will."""
         end = time.monotonic() + timeout
         while self._up and self._open_publishes and time.monotonic() < end:
             self.receive(min(0.05, max(0.0, end - time.monotonic())))
@@ -323,7 +342,15 @@ class PahoLink:
             farewell.SessionExpiryInterval = 0
         self._client.disconnect(properties=farewell)
         self._client.loop_stop()
-        for name in ("pre_connect", "connect", "disconnect", "message", "publish", "subscribe"):
+        for name in (
+            "pre_connect",
+            "connect",
+            "connect_fail",
+            "disconnect",
+            "message",
+            "publish",
+            "subscribe",
+        ):
             setattr(self._client, f"on_{name}", None)
 
     def __enter__(self) -> PahoLink:

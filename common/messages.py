@@ -61,7 +61,7 @@ class Info(Wire, frozen=True, kw_only=True):
     round: Natural
     client: Natural
     board: Name
-    state: Literal["missing", "ready", "training", "trained", "evaluated", "failed"]
+    state: Literal["missing", "training", "trained", "testing", "failed"]
     epoch: Natural = 0
     epochs: Natural = 0
     loss: float | None = None
@@ -99,7 +99,11 @@ class Count(Wire, frozen=True, kw_only=True):
     """How many of how many test samples were classified correctly."""
 
     correct: Natural
-    total: Natural
+    total: Annotated[int, Meta(ge=1)]
+
+    def __post_init__(self) -> None:
+        if self.correct > self.total:
+            raise ValueError("more correct answers than test samples")
 
 
 class ClientMetrics(Wire, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from common.worker import (
+from common.orders import (
     Abandon,
     Order,
     Prepare,

@@ -1,7 +1,7 @@
 """PURE: who may use a board name, its client ids, or (for the coordinator) the federation.
 
 Everybody announces itself on `connected/<name>` and reads all announcements. A claim is
-*settled* once nobody objected; settled claims beat others, then older ones newer ones, so it is the
+*settled* once nobody objected; settled claims beat others, then older ones win: it is the
 second who is refused. A stored announcement may be a dead one's: it only counts when its owner
 answers within PATIENCE.
 

@@ -74,9 +74,15 @@ class StepStore:
             remove_leftovers(self.folder)
             for home in sorted(self.folder.glob("client-*")):
                 client = int(home.name.removeprefix("client-"))
-                rounds = (int(path.name.removeprefix("step-")) for path in home.glob("step-*"))
+                rounds = self.rounds(client)
                 found[client] = frozenset(n for n in rounds if self._is_whole(client, n))
         return found
+
+    def rounds(self, client: int) -> frozenset[int]:
+        """The rounds a client has a step of, whole or not."""
+        home = self.folder / f"client-{client:06d}"
+        names = (path.name.removeprefix("step-") for path in home.glob("step-*"))
+        return frozenset(int(name) for name in names if name.isdigit())
 
     def _is_whole(self, client: int, number: int) -> bool:
         try:
@@ -123,9 +129,8 @@ class StepStore:
 
     def prune(self, client: int, keep: frozenset[int]) -> None:
         """Delete all steps of a client but these."""
-        for path in (self.folder / f"client-{client:06d}").glob("step-*"):
-            if path.name.removeprefix("step-").isdigit() and int(path.name[5:]) not in keep:
-                shutil.rmtree(path, ignore_errors=True)
+        for number in self.rounds(client) - keep:
+            shutil.rmtree(self._path(client, number), ignore_errors=True)
 
     def _path(self, client: int, number: int) -> Path:
         return self.folder / f"client-{client:06d}" / f"step-{number:06d}"

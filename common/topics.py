@@ -1,7 +1,7 @@
 """The nine topics: names, directions, retained flags, and which message travels on which.
 
     <fed>/client/train_detail                 server -> boards   retained   TrainDetail
-    <fed>/client/connected/<board>            board  -> server   retained   Connected (also as will)
+    <fed>/client/connected/<board>            board  -> server   retained   Connected (and will)
     <fed>/server/send_weights/<part>          server -> boards   retained   Chunk of the model
     <fed>/server/send_weights/to/<id>/<part>  server -> board    retained   Chunk for one client
     <fed>/server/receive_info/<id>            board  -> server              Info

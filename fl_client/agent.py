@@ -28,6 +28,7 @@ from common.messages import (
     TrainDetail,
     TrainEnd,
 )
+from common.step_choice import base_step, steps_to_keep
 from fl_client.agent_state import (
     Action,
     Advanced,
@@ -51,6 +52,7 @@ from fl_client.agent_state import (
     SendUpdate,
     Start,
     State,
+    StepLost,
     Tested,
     Tick,
     Trained,
@@ -82,6 +84,8 @@ def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Acti
             return _note_opened(state, event), ()
         case GotPart():
             return _note_part(state, event), ()
+        case StepLost(client, number):
+            return _note_loss(state, client, number), ()
         case Reconnected() | Tick():
             if isinstance(event, Reconnected) and state.work is not None:
                 return replace(state, work=replace(state.work, sent={})), ()
@@ -134,6 +138,15 @@ def _note_part(state: State, part: GotPart) -> State:
     return replace(state, weights=weights, work=work)
 
 
+def _note_loss(state: State, client: int, number: int) -> State:
+    if state.work is None:
+        return state
+    left = state.work.steps.get(client, frozenset()) - {number}
+    return replace(
+        state, work=replace(state.work, steps={**state.work.steps, client: left}, sent={})
+    )
+
+
 def _note_work(
     policy: Policy,
     state: State,
@@ -164,11 +177,7 @@ def _note_trained(state: State, work: Work, event: Trained) -> tuple[State, tupl
     client, number = event.job.client, event.job.round
     there = work.steps.get(client, frozenset())
     accepted = state.current.accepted.get(client) if state.current is not None else None
-    older = [at for at in there if at < number]
-    keep = frozenset(
-        at for at in (number, max(older, default=None), accepted) if at is not None
-    )
-    kept = (there | {number}) & keep
+    kept = steps_to_keep(there, number, accepted)
     work = replace(
         work,
         steps={**work.steps, client: kept},
@@ -263,13 +272,29 @@ def _start_jobs(
     for kind, client in _wanted(policy, work, current, selected):
         if len(jobs) >= policy.workers:
             break
-        job = Job(kind, client, current.round, _base(work, current, client))
+        base = base_step(
+            work.steps.get(client, frozenset()),
+            current.round,
+            coupled=work.coupled,
+            accepted=current.accepted.get(client),
+        )
+        job = Job(kind, client, current.round, base)
         retry = work.retries.get(_place(job))
         if retry is not None and now < retry.at:
             continue
         jobs |= {job}
-        started.append(Start(job))
+        started += [Start(job), Publish(_begun(policy, work, job))]
     return replace(work, jobs=jobs), tuple(started)
+
+
+def _begun(policy: Policy, work: Work, job: Job) -> Info:
+    return Info(
+        run=work.run,
+        round=job.round,
+        client=job.client,
+        board=policy.board,
+        state="training" if job.kind == "train" else "testing",
+    )
 
 
 def _wanted(
@@ -287,15 +312,6 @@ def _wanted(
             continue
         if client not in work.metrics and ("test", client) not in running:
             yield "test", client
-
-
-def _base(work: Work, current: CurrentRound, client: int) -> int | None:
-    """The step a client goes on from: its newest one, or the newest that the server used."""
-    there = work.steps.get(client, frozenset())
-    if work.coupled:
-        accepted = current.accepted.get(client)
-        return accepted if accepted in there else None
-    return max((at for at in there if at < current.round), default=None)
 
 
 def _ask_for_weights(

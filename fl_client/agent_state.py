@@ -164,6 +164,15 @@ class UpdateStreamed:
 
 
 @dataclass(frozen=True, slots=True)
+class StepLost:
+    """A step on disk turned out to be damaged and was discarded."""
+
+    client: int
+    round: int
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
 class Reconnected:
     """The link is (again) up."""
 
@@ -187,6 +196,7 @@ Event: TypeAlias = (
     | Tested
     | JobFailed
     | UpdateStreamed
+    | StepLost
     | Reconnected
     | Tick
 )

@@ -207,6 +207,13 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
+class Tell:
+    """A client's counts are new and belong to the open round: add them up."""
+
+    metrics: ClientMetrics
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """The run is over."""
 
@@ -223,4 +230,4 @@ class Note:
     client: int | None = None
 
 
-Action: TypeAlias = Announce | SendWeights | Publish | Open | Close | Finish | Note
+Action: TypeAlias = Announce | SendWeights | Publish | Open | Close | Tell | Finish | Note

@@ -386,6 +386,14 @@ def missing(policy: Policy, state: State) -> tuple[int, ...]:
     return tuple(sorted(set(policy.participants) - registered(state, connected=True)))
 
 
+def wants(policy: Policy, state: State, *, run: str, number: int, client: int) -> bool:
+    """Whether an update would be of use now."""
+    phase = state.phase
+    if run != policy.run or not isinstance(phase, Working):
+        return False
+    return number == phase.number and client in phase.untrained
+
+
 def _given_up(policy: Policy, state: State, client: int, now: float) -> bool:
     owner = _owner(state, client)
     lost_at = state.boards[owner].lost_at if owner is not None else None

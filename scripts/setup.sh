@@ -64,12 +64,14 @@ install_torch() {
     version=$(sed -n 's/^torch==//p' constraints.txt)
     say "installing torch $version (about 200 MB)"
     # On x86-64 Linux the plain name means the CUDA build, which is gigabytes larger.
-    case "$(uname -s)-$(uname -m)" in
-        Linux-x86_64)
-            pip_install "torch==$version+cpu" 2>/dev/null ||
-                pip_install "torch==$version+cpu" --extra-index-url https://download.pytorch.org/whl/cpu ;;
-        *) pip_install "torch==$version" ;;
-    esac || fail "torch $version could not be installed for $(.venv/bin/python --version) on $(uname -m)." \
+    if [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ]; then
+        cpu=https://download.pytorch.org/whl/cpu
+        pip_install "torch==$version+cpu" 2>/dev/null && return
+        pip_install "torch==$version+cpu" --extra-index-url $cpu 2>/dev/null && return
+        say "no CPU build of torch found; trying the CUDA build, which is gigabytes larger"
+    fi
+    pip_install "torch==$version" && return
+    fail "torch $version could not be installed for $(.venv/bin/python --version) on $(uname -m)." \
         "If there is no wheel: use a 64-bit system and another Python (PYTHON=python3.12 make demo)," \
         "or put a torch version that has one into constraints.txt"
 }

@@ -86,8 +86,8 @@ class Algorithm:
     """Both halves of a federated algorithm.
 
     `server_update` gets the updates in ascending order of client id; each is loaded from
-    disk when it is looked at. `stages` gives the models to test before a training: G and L1.
-    `coupled`: a client's new state only counts once the server has used the update it came with.
+    disk when it is looked at. `stages` gives the models tested before a training.
+    `coupled`: a client's new state only counts once the server has used its update.
     """
 
     name: str

@@ -36,6 +36,14 @@ def test_a_stopped_broker_is_gone(own_broker: Broker) -> None:
     own_broker.stop()
 
 
+def test_a_stop_right_after_the_start_is_heard(tmp_path: Path) -> None:
+    for _ in range(20):
+        with Broker(BrokerConfig(port=free_port()), tmp_path) as broker:
+            (tmp_path / "mosquitto.db").unlink(missing_ok=True)
+        assert not broker.alive()
+        assert (tmp_path / "mosquitto.db").is_file()  # a killed one would not have saved
+
+
 def test_starting_twice_starts_one(own_broker: Broker) -> None:
     pid = own_broker.pid
     own_broker.start()

@@ -1,0 +1,90 @@
+"""What a training process does with its orders; imports torch."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from common.errors import FedbedError
+from common.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
+from common.training import use_one_thread
+from common.workbench import Workbench
+
+EpochHeard: TypeAlias = Callable[[EpochDone], None]
+
+
+class AbandonedError(Exception):
+    """Raised by whoever hears of an epoch, to give a job up."""
+
+
+class Hands:
+    """Does orders one after another, in this process."""
+
+    def __init__(self) -> None:
+        use_one_thread()
+        self._bench: Workbench | None = None
+        self._problem = "nothing was prepared"
+
+    def prepare(self, order: Prepare) -> Prepared:
+        """Get ready for a run."""
+        self._bench = None
+        try:
+            self._bench = Workbench(
+                order.run,
+                order.experiment,
+                shards=Path(order.shards),
+                steps=Path(order.steps),
+                clients=order.clients,
+            )
+        except (FedbedError, OSError) as error:
+            self._problem = str(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is must reach a person
+            self._problem = _unexpected(error)
+        return Prepared(run=order.run, problem="" if self._bench else self._problem)
+
+    def turn(self, order: Turn, heard: EpochHeard) -> TurnDone | TurnFailed:
+        """Train or test one client; whatever goes wrong is in the answer."""
+        started = time.perf_counter()
+        try:
+            done = self._do(order, heard)
+        except AbandonedError:
+            return TurnFailed(job=order.job, problem="")
+        except (FedbedError, OSError) as error:
+            return TurnFailed(job=order.job, problem=str(error))
+        except Exception as error:  # noqa: BLE001 - somebody's algorithm may raise anything
+            return TurnFailed(job=order.job, problem=_unexpected(error))
+        return msgspec.structs.replace(done, seconds=time.perf_counter() - started)
+
+    def _do(self, order: Turn, heard: EpochHeard) -> TurnDone:
+        if self._bench is None:
+            raise FedbedError(self._problem)
+
+        def progress(epoch: int, epochs: int, loss: float) -> None:
+            heard(EpochDone(job=order.job, epoch=epoch, epochs=epochs, loss=loss))
+
+        download = Path(order.download)
+        if order.kind == "test":
+            metrics = self._bench.test(
+                order.client, order.round, base=order.base, download=download
+            )
+            return TurnDone(job=order.job, seconds=0.0, metrics=metrics)
+        result = self._bench.train(
+            order.client, order.round, base=order.base, download=download, progress=progress
+        )
+        return TurnDone(
+            job=order.job,
+            seconds=0.0,
+            loss=result.loss,
+            samples=result.samples,
+            bytes=result.bytes,
+        )
+
+
+def _unexpected(error: Exception) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"

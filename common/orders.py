@@ -1,0 +1,75 @@
+"""What a training process is told and what it reports, one JSON line each; no torch."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from common.config import Experiment
+from common.messages import ClientMetrics
+
+
+class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Get ready for a run: import, make the shards, build the model."""
+
+    run: str
+    experiment: Experiment
+    shards: str
+    steps: str
+    clients: tuple[int, ...]
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Train or test one client."""
+
+    job: int
+    kind: str
+    client: int
+    round: int
+    base: int | None
+    download: str
+
+
+class Abandon(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Nobody needs this job any more."""
+
+    job: int
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Ready for the run, or why not."""
+
+    run: str
+    problem: str = ""
+
+
+class EpochDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A training has finished an epoch."""
+
+    job: int
+    epoch: int
+    epochs: int
+    loss: float | None
+
+
+class TurnDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A job is done; a training's step is on disk, a test's counts are here."""
+
+    job: int
+    seconds: float
+    loss: float | None = None
+    samples: int = 0
+    bytes: int = 0
+    metrics: ClientMetrics | None = None
+
+
+class TurnFailed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A job is not done; no problem: it was abandoned."""
+
+    job: int
+    problem: str
+
+
+Order: TypeAlias = Prepare | Turn | Abandon
+Report: TypeAlias = Prepared | EpochDone | TurnDone | TurnFailed

@@ -1,0 +1,417 @@
+"""The daemon's shell: what happens on the link and in the training processes becomes events
+for the agent, and its actions become effects. Decisions are in `agent.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from common import VERSION, presence
+from common.blueprint import algorithm_of, participants_of
+from common.codec import cut
+from common.config import Experiment
+from common.dropped import Dropped
+from common.errors import (
+    BrokerError,
+    ClaimError,
+    FedbedError,
+    ProtocolError,
+    StoreError,
+    VersionError,
+)
+from common.ids import show_ids
+from common.link import (
+    Address,
+    Arrived,
+    Down,
+    Happening,
+    PahoLink,
+    Posted,
+    Refused,
+    Streamed,
+    Up,
+    probe,
+)
+from common.messages import (
+    PROTOCOL,
+    Chunk,
+    Connected,
+    CurrentRound,
+    Info,
+    Selected,
+    TrainDetail,
+    TrainEnd,
+)
+from common.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
+from common.pool import Pool
+from common.steps import StepStore
+from common.topics import Packet, connected_topic, packet, subscriptions, unpack
+from fl_client import agent
+from fl_client.agent_state import (
+    Action,
+    Advanced,
+    Cancel,
+    CloseRun,
+    Event,
+    GotPart,
+    Heard,
+    Job,
+    JobFailed,
+    Opened,
+    OpenFailed,
+    OpenRun,
+    Policy,
+    Prune,
+    Publish,
+    Reconnected,
+    SendUpdate,
+    Start,
+    State,
+    StepLost,
+    Tested,
+    Tick,
+    Trained,
+    UpdateStreamed,
+)
+from fl_client.downloads import Downloads
+from fl_client.identity import Identity
+
+TICK_SECONDS = 0.25
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the person who started the daemon said."""
+
+    address: Address
+    board: str
+    clients: tuple[int, ...]
+    state: Path
+    federation: str = "fl"
+    workers: int = 1
+
+
+class _Stop:
+    """Posted by whoever wants the daemon to end."""
+
+
+class Daemon:
+    """One board: its identity, its link, its training processes and its agent."""
+
+    def __init__(self, settings: Settings, identity: Identity) -> None:
+        self._settings = settings
+        self._policy = Policy(settings.board, settings.clients, settings.workers)
+        self._state = State()
+        self._dropped = Dropped()
+        self._downloads = Downloads(settings.state / "downloads")
+        self._store: StepStore | None = None
+        self._preparing: tuple[StepStore, Experiment] | None = None
+        self._jobs: dict[int, Job] = {}
+        self._next_job = 0
+        self._lost: list[tuple[int, int]] = []
+        self._held: list[Arrived] = []
+        self._presence = presence.Presence(self._first_claim(identity))
+        name = f"{settings.federation}-{settings.board}-{identity.instance}"
+        self._link = PahoLink(
+            settings.address, name, subscriptions(settings.federation, "board"), self._will
+        )
+        self._pool = Pool(settings.workers, self._link.post)
+
+    def _first_claim(self, identity: Identity) -> Connected:
+        return Connected(
+            protocol=PROTOCOL,
+            version=VERSION,
+            board=self._settings.board,
+            instance=identity.instance,
+            session=(identity.starts, 0),
+            connected=True,
+            settled=False,
+            since=time.time(),
+            clients=self._settings.clients,
+            host=f"{platform.node()}, process {os.getpid()}",
+            workers=self._settings.workers,
+        )
+
+    def _will(self, connection: int) -> Packet:
+        claim = self._presence.claim
+        session = (claim.session[0], connection)
+        gone = msgspec.structs.replace(claim, connected=False, settled=True, session=session)
+        return packet(self._settings.federation, gone)
+
+    def stop(self) -> None:
+        """Ask the daemon to end; may be called from a signal handler."""
+        self._link.post(_Stop())
+
+    def run(self) -> None:
+        """Serve experiments until `stop`; raises when this board cannot be what it claims."""
+        try:
+            self._serve()
+        finally:
+            self._pool.release()
+            self._say_farewell()
+            self._link.close()
+
+    def _serve(self) -> None:
+        ticked = time.monotonic()
+        while True:
+            happening = self._link.receive(TICK_SECONDS)
+            if isinstance(happening, Posted) and isinstance(happening.item, _Stop):
+                log.info("stopping")
+                return
+            if happening is not None:
+                self._take(happening)
+            while self._lost:
+                client, number = self._lost.pop()
+                self._step(StepLost(client, number, time.monotonic()))
+            if time.monotonic() - ticked >= TICK_SECONDS:
+                ticked = time.monotonic()
+                self._present(presence.tick(self._presence, ticked))
+                self._step(Tick(ticked))
+
+    def _say_farewell(self) -> None:
+        claim = self._presence.claim
+        if claim.settled:
+            gone = msgspec.structs.replace(claim, connected=False)
+            self._link.publish(packet(self._settings.federation, gone))
+
+    # what happens
+
+    def _take(self, happening: Happening) -> None:
+        now = time.monotonic()
+        match happening:
+            case Up(connection):
+                log.info("connected to the broker at %s", self._settings.address)
+                self._present(presence.connect(self._presence, connection))
+                self._step(Reconnected(now))
+            case Down(reason):
+                log.warning(
+                    "no broker at %s (%s); trying again", self._settings.address, reason
+                )
+            case Refused(reason):
+                raise BrokerError(
+                    f"the broker at {self._settings.address} refuses board "
+                    f"{self._settings.board!r}: {reason}"
+                )
+            case Arrived():
+                self._hear(happening, now)
+                self._link.confirm(happening)
+            case Streamed(token):
+                client, number = map(int, token.split())
+                self._step(UpdateStreamed(client, number, now))
+            case Posted(item):
+                self._take_report(item, now)
+
+    def _hear(self, arrived: Arrived, now: float) -> None:
+        if not arrived.payload:
+            return  # a retained message was cleared
+        try:
+            _, message = unpack(self._settings.federation, arrived.topic, arrived.payload)
+        except VersionError as error:
+            self._refuse(arrived, error)
+            return
+        except ProtocolError as error:
+            kind = f"{arrived.topic.split('/')[-2:]}"
+            self._dropped.note(kind, arrived.topic, len(arrived.payload), str(error))
+            return
+        if isinstance(message, Connected):
+            stored = arrived.retained
+            self._present(presence.hear(self._presence, message, stored=stored, now=now))
+        elif not self._presence.claim.settled:
+            self._held.append(arrived)
+        elif isinstance(message, Chunk):
+            done = self._downloads.add(message)
+            header = message.header
+            self._step(GotPart(header.run, header.round, done, now))
+        elif isinstance(message, TrainDetail | CurrentRound | Selected | TrainEnd):
+            self._step(Heard(message, now))
+
+    def _refuse(self, arrived: Arrived, error: VersionError) -> None:
+        first = self._dropped.note("version", arrived.topic, len(arrived.payload), str(error))
+        if first and arrived.topic.endswith("/train_detail"):
+            self._complain(f"the coordinator {error}")
+
+    def _complain(self, problem: str) -> None:
+        """Let the coordinator know why this board cannot take part (or that it can again)."""
+        claim = self._presence.claim
+        if claim.problem == problem:
+            return
+        if problem:
+            log.error("%s", problem)
+        claim = msgspec.structs.replace(claim, problem=problem[:1000])
+        changed = dataclasses.replace(self._presence, claim=claim)
+        self._present((changed, (presence.Say(claim),)))
+
+    def _present(self, outcome: tuple[presence.Presence, tuple[presence.Outcome, ...]]) -> None:
+        self._presence, outcomes = outcome
+        for item in outcomes:
+            match item:
+                case presence.Say(claim):
+                    self._link.publish(packet(self._settings.federation, claim))
+                case presence.Settled():
+                    clients = show_ids(self._settings.clients)
+                    log.info("board %s is ready: clients %s", self._settings.board, clients)
+                    held, self._held = self._held, []
+                    for arrived in held:
+                        self._hear(arrived, time.monotonic())
+                case presence.Beaten(reason, clear):
+                    if clear:
+                        topic = connected_topic(self._settings.federation, self._settings.board)
+                        self._link.publish(Packet(topic, b"", retain=True))
+                    self._presence = presence.Presence(
+                        msgspec.structs.replace(self._presence.claim, settled=False)
+                    )
+                    raise ClaimError(reason)
+
+    def _take_report(self, item: object, now: float) -> None:
+        match item:
+            case Prepared(run=run, problem=problem):
+                self._take_prepared(run, problem, now)
+            case EpochDone(job=number) if number in self._jobs:
+                job = self._jobs[number]
+                info = self._info(job, state="training", epoch=item.epoch, epochs=item.epochs)
+                self._step(Advanced(job, msgspec.structs.replace(info, loss=item.loss), now))
+            case TurnFailed(job=number, problem=problem) if number in self._jobs:
+                job = self._jobs.pop(number)
+                if problem:
+                    log.error("client %d, round %d: %s", job.client, job.round, problem)
+                self._step(JobFailed(job, problem, now))
+            case TurnDone(job=number) if number in self._jobs:
+                self._take_done(self._jobs.pop(number), item, now)
+
+    def _take_prepared(self, run: str, problem: str, now: float) -> None:
+        if self._preparing is None or self._preparing[0].run != run:
+            return
+        store, experiment = self._preparing
+        self._preparing = None
+        if problem:
+            self._complain(problem)
+            self._step(OpenFailed(run, now))
+            return
+        self._complain("")
+        self._store = store
+        self._step(Opened(run, store.scan(), algorithm_of(experiment).coupled, now))
+
+    def _take_done(self, job: Job, done: TurnDone, now: float) -> None:
+        if done.metrics is not None:
+            self._step(Tested(job, done.metrics, now))
+            return
+        info = msgspec.structs.replace(
+            self._info(job, state="trained"),
+            loss=done.loss,
+            seconds=done.seconds,
+            bytes=done.bytes,
+            samples=done.samples,
+        )
+        log.info("client %d, round %d: trained in %.1f s", job.client, job.round, done.seconds)
+        self._step(Trained(job, info, now))
+
+    def _info(self, job: Job, *, state: str, epoch: int = 0, epochs: int = 0) -> Info:
+        assert self._store is not None
+        fields = {"state": state, "epoch": epoch, "epochs": epochs}
+        place = {"round": job.round, "client": job.client, "board": self._settings.board}
+        return msgspec.convert({"run": self._store.run, **place, **fields}, Info)
+
+    # what is done about it
+
+    def _step(self, event: Event) -> None:
+        self._state, actions = agent.step(self._policy, self._state, event)
+        for action in actions:
+            self._perform(action)
+
+    def _perform(self, action: Action) -> None:
+        log.debug("%s", action)
+        match action:
+            case OpenRun(detail):
+                self._open_run(detail)
+            case CloseRun(run):
+                log.info("run %s is over on this board", run)
+                self._pool.release()
+                self._jobs.clear()
+                self._store = None
+            case Start(job):
+                self._start(job)
+            case Cancel(job):
+                for number, running in self._jobs.items():
+                    if running == job:
+                        self._pool.abandon(number)
+            case SendUpdate(client, number):
+                self._link.stream(f"{client} {number}", self._packets(client, number))
+            case Publish(message):
+                self._link.publish(packet(self._settings.federation, message))
+            case Prune(client, keep):
+                assert self._store is not None
+                self._store.prune(client, keep)
+
+    def _open_run(self, detail: TrainDetail) -> None:
+        log.info("run %s: preparing", detail.run)
+        if detail.version != VERSION:
+            log.warning("the coordinator has fedbed %s, this board %s", detail.version, VERSION)
+        try:
+            experiment = msgspec.json.decode(detail.experiment, type=Experiment)
+            mine = sorted(set(self._settings.clients) & set(participants_of(experiment)))
+            algorithm_of(experiment)
+        except (msgspec.DecodeError, FedbedError) as error:
+            problem = f"cannot take part in {detail.run} (fedbed {detail.version}): {error}"
+            self._complain(problem)
+            self._step(OpenFailed(detail.run, time.monotonic()))
+            return
+        folder = self._settings.state / "runs" / detail.run
+        self._preparing = (StepStore(folder, detail.run), experiment)
+        self._pool.release()
+        self._pool.prepare(
+            Prepare(
+                run=detail.run,
+                experiment=experiment,
+                shards=str(self._settings.state / "shards"),
+                steps=str(folder),
+                clients=tuple(mine),
+            )
+        )
+
+    def _start(self, job: Job) -> None:
+        assert self._store is not None
+        self._next_job += 1
+        self._jobs[self._next_job] = job
+        self._pool.start(
+            Turn(
+                job=self._next_job,
+                kind=job.kind,
+                client=job.client,
+                round=job.round,
+                base=job.base,
+                download=str(self._downloads.path(self._store.run, job.round)),
+            )
+        )
+
+    def _packets(self, client: int, number: int) -> Iterator[Packet]:
+        """The update of a step; read from disk only when its turn to be sent comes."""
+        store = self._store
+        if store is None:
+            return
+        try:
+            blob = store.update(client, number)
+        except StoreError as error:
+            log.warning("discarded a step: %s", error)
+            store.prune(client, store.rounds(client) - {number})
+            self._lost.append((client, number))
+            return
+        for chunk in cut(blob, run=store.run, number=number, client=client):
+            yield packet(self._settings.federation, chunk)
+
+
+def check_broker(address: Address) -> None:
+    """Warn at once if nobody answers; the daemon waits for the broker anyway."""
+    try:
+        probe(address)
+    except BrokerError as error:
+        log.warning("%s; waiting for it", error)

@@ -1,0 +1,144 @@
+"""Drives the round machine: events in, and what its actions mean for the run's files.
+
+What they mean for the outside (messages, training) is left to a `Voice`: the broker's or the
+simulation's.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+from common.blueprint import participants_of
+from common.config import Experiment
+from common.messages import CurrentRound, Selected, TrainEnd
+from fl_server import rounds
+from fl_server.keeper import Keeper
+from fl_server.round_state import (
+    Action,
+    Aggregated,
+    Announce,
+    Close,
+    Event,
+    Finish,
+    Note,
+    Open,
+    Policy,
+    Publish,
+    SendWeights,
+    State,
+    Tell,
+)
+
+Fact: TypeAlias = dict[str, Any]  # one JSON object of events.jsonl
+Observer: TypeAlias = Callable[[Fact], None]
+
+
+class Voice(Protocol):
+    """What reaches the boards."""
+
+    def announce(self) -> None:
+        """Say what is run."""
+
+    def send_weights(self, number: int) -> None:
+        """Say the global model of a round."""
+
+    def publish(self, message: CurrentRound | Selected | TrainEnd) -> None:
+        """Say this."""
+
+    def aggregate(self, work: Callable[[], Event | None]) -> None:
+        """Do this long work, then feed the event it returns."""
+
+
+class Conductor:
+    """One run on its way."""
+
+    def __init__(
+        self, keeper: Keeper, policy: Policy, state: State, voice: Voice, observe: Observer
+    ) -> None:
+        self.keeper = keeper
+        self.policy = policy
+        self.state = state
+        self._voice = voice
+        self._observe = observe
+        self._opened = time.monotonic()
+
+    def feed(self, event: Event) -> None:
+        """Let the machine decide, and do what it says."""
+        self.state, actions = rounds.step(self.policy, self.state, event)
+        for action in actions:
+            self._perform(action)
+
+    def tell(self, kind: str, *, keep: bool = True, **fields: Any) -> None:  # noqa: ANN401
+        """A fact for whoever watches, and (`keep`) for the event log."""
+        fact: Fact = {"event": kind, "time": round(time.time(), 3), **fields}
+        if keep:
+            self.keeper.events.append(fact)
+        self._observe(fact)
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case Announce():
+                self._voice.announce()
+            case SendWeights(number):
+                self._voice.send_weights(number)
+            case Publish(message):
+                self._voice.publish(message)
+            case Open(number, selected, testers):
+                self.keeper.open_round(action)
+                self._opened = time.monotonic()
+                self.tell("round_opened", round=number, selected=selected, testers=testers)
+            case Tell(metrics):
+                self.keeper.count(metrics)
+                self.tell("tested", keep=False, client=metrics.client, round=metrics.round)
+            case Close():
+                self._voice.aggregate(lambda: self._close(action))
+            case Finish(reason):
+                digest = self.keeper.finish()
+                self.tell("finished", reason=reason, digest=digest)
+            case Note(kind, text, board, client):
+                self.tell(kind, text=text, board=board, client=client)
+
+    def _close(self, close: Close) -> Event | None:
+        seconds = time.monotonic() - self._opened
+        line = self.keeper.close_round(close, seconds)
+        if line.get("tested_clients"):
+            self.tell("evaluated", **line)
+        if not close.training:
+            return None
+        self.tell("round_closed", **self.keeper.last_record())
+        return Aggregated(close.number, time.monotonic())
+
+
+def policy_of(run: str, experiment: Experiment) -> Policy:
+    """What an experiment says about rounds."""
+    patience = experiment.experiment
+    participants = participants_of(experiment)
+    wanted = experiment.selection.start_with
+    return Policy(
+        run=run,
+        seed=patience.seed,
+        rounds=patience.rounds,
+        participants=participants,
+        start_with=len(participants) if wanted == "all" else wanted,
+        rate=experiment.selection.rate,
+        grace=math.inf if patience.grace == "forever" else patience.grace,
+        deadline=patience.deadline or math.inf,
+        min_updates=patience.min_updates,
+        evaluate_every=experiment.evaluation.every,
+    )
+
+
+def resume_state(keeper: Keeper, incarnation: int) -> State:
+    """The machine's state for a run as it stands on disk."""
+    where = keeper.progress()
+    return rounds.resume(
+        incarnation=incarnation,
+        done=where.done,
+        accepted=where.accepted,
+        opened=where.opened,
+        safe=where.safe,
+        now=time.monotonic(),
+    )

@@ -1,0 +1,94 @@
+"""Clients computed on this machine: in this process, or in several, with the same bits."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeAlias
+
+from common.errors import FedbedError
+from common.orders import EpochDone, Prepare, Prepared, Report, Turn, TurnDone, TurnFailed
+from common.pool import Pool
+
+Answer: TypeAlias = tuple[Turn, TurnDone | EpochDone]
+
+
+class Fleet(Protocol):
+    """Whoever does the clients' turns."""
+
+    def prepare(self, order: Prepare) -> None:
+        """Get ready for a run, or raise."""
+
+    def do(self, orders: Sequence[Turn]) -> Iterator[Answer]:
+        """Do these turns; reports come in any order."""
+
+    def release(self) -> None:
+        """End it."""
+
+
+def make_fleet(processes: int) -> Fleet:
+    """One process: this one."""
+    return _Here() if processes == 1 else _Processes(processes)
+
+
+class _Here:
+    def __init__(self) -> None:
+        from common.hands import Hands  # imports torch, which takes seconds
+
+        self._hands = Hands()
+
+    def prepare(self, order: Prepare) -> None:
+        _check(self._hands.prepare(order))
+
+    def do(self, orders: Sequence[Turn]) -> Iterator[Answer]:
+        for order in orders:
+            epochs: list[EpochDone] = []
+            report = self._hands.turn(order, epochs.append)
+            for epoch in epochs:
+                yield order, epoch
+            yield order, _done(order, report)
+
+    def release(self) -> None:
+        pass
+
+
+class _Processes:
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        self._pool = Pool(size, self._reports.put)
+
+    def prepare(self, order: Prepare) -> None:
+        self._pool.prepare(order)
+        report = self._reports.get()
+        assert isinstance(report, Prepared)
+        _check(report)
+
+    def do(self, orders: Sequence[Turn]) -> Iterator[Answer]:
+        waiting = list(reversed(orders))
+        running: dict[int, Turn] = {}
+        while waiting or running:
+            while waiting and len(running) < self._size:
+                order = waiting.pop()
+                running[order.job] = order
+                self._pool.start(order)
+            report = self._reports.get()
+            if isinstance(report, EpochDone):
+                yield running[report.job], report
+            elif isinstance(report, TurnDone | TurnFailed):
+                order = running.pop(report.job)
+                yield order, _done(order, report)
+
+    def release(self) -> None:
+        self._pool.release()
+
+
+def _check(report: Prepared) -> None:
+    if report.problem:
+        raise FedbedError(report.problem)
+
+
+def _done(order: Turn, report: TurnDone | TurnFailed) -> TurnDone:
+    if isinstance(report, TurnFailed):
+        raise FedbedError(f"client {order.client} in round {order.round}: {report.problem}")
+    return report

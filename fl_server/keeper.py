@@ -1,0 +1,200 @@
+"""What a run has learnt: the algorithm's server half, its state on disk, and the metrics.
+
+Both the coordinator and the simulation keep their run with this; how updates get here and when
+a round closes is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+from common.algorithms.base import Update
+from common.arrays import Arrays, digest
+from common.blueprint import algorithm_of, first_model, spec_of
+from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
+from common.config import Experiment
+from common.errors import ProtocolError
+from common.journal import Journal, read_records
+from common.messages import ClientMetrics
+from common.storage import write_atomic
+from fl_server.round_state import Close, Open
+from fl_server.store import CheckpointMeta, RunStore
+from fl_server.tally import Tally, mean_loss
+
+Line = dict[str, Any]  # one JSON object of metrics.jsonl
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands on disk."""
+
+    done: int
+    accepted: dict[int, int]
+    opened: Open | None
+    safe: frozenset[int]
+
+
+class Keeper:
+    """One run's server state, journal, metrics and events."""
+
+    def __init__(self, store: RunStore, experiment: Experiment) -> None:
+        self.store = store
+        self.experiment = experiment
+        self.tally = Tally()
+        self._algorithm = algorithm_of(experiment)
+        self._shapes = spec_of(experiment).shapes()
+        self._download: tuple[int, bytes] | None = None
+        self._metrics = Journal(store.folder / "metrics.jsonl")
+        self._written = {line["round"] for line in read_records(self._metrics.path)}
+        self.events = Journal(store.folder / "events.jsonl")
+        self._state, self._meta = self._load()
+
+    def _load(self) -> tuple[Arrays, CheckpointMeta]:
+        found = self.store.load_checkpoint()
+        if found is None:
+            state = self._algorithm.server_init(first_model(self.experiment))
+            meta = CheckpointMeta(
+                run=self.store.run, round=0, accepted={}, record={"round": 0}, previous={}
+            )
+            self.store.save_checkpoint(state, meta)
+            return state, meta
+        if found[1].previous:
+            self._append(found[1].previous)
+        return found
+
+    def progress(self) -> Progress:
+        """Where to go on."""
+        number = self._meta.round + 1
+        opened = self.store.opened(number)
+        safe = self.store.safe_updates(number) if opened is not None else frozenset()
+        return Progress(self._meta.round, dict(self._meta.accepted), opened, safe)
+
+    def open_round(self, opened: Open) -> None:
+        """Begin to add up a round."""
+        self.store.open_round(opened)
+        self.tally = Tally()
+
+    def download(self, number: int) -> bytes:
+        """The blob that boards get in a round."""
+        assert number == self._meta.round + 1, "a round downloads what the last one made"
+        if self._download is None or self._download[0] != number:
+            arrays = self._algorithm.broadcast(self._state)
+            meta = ModelMeta(run=self.store.run, round=number)
+            self._download = (number, encode_tensors(arrays, meta))
+        return self._download[1]
+
+    @property
+    def largest_update(self) -> int:
+        """How many bytes an update may have."""
+        return 4 * sum(4 * math.prod(shape) for shape in self._shapes.values()) + 1024 * 1024
+
+    def accept(self, number: int, client: int, blob: bytes) -> None:
+        """Check an update and keep it for good; ProtocolError if it cannot be used."""
+        arrays, meta = decode_tensors(blob, UpdateMeta)
+        if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
+            raise ProtocolError("the update belongs to another client, round or run")
+        check_arrays(arrays, self._shapes)
+        if not all(math.isfinite(w) and w > 0 for w in meta.weights.values()):
+            raise ProtocolError(f"weights {meta.weights} are not positive numbers")
+        if not {name.split(".", 1)[0] for name in arrays} <= meta.weights.keys():
+            raise ProtocolError("a part of the model has no weight")
+        self.store.save_update(number, client, blob)
+
+    def count(self, metrics: ClientMetrics) -> None:
+        """Take a client's counts for the open round."""
+        self.tally.count(metrics)
+
+    def close_round(self, close: Close, seconds: float) -> Line:
+        """Aggregate, checkpoint, write metrics; returns the line of the model just tested."""
+        line = {**self._meta.record, **self.tally.accuracies()}
+        if close.training:
+            self._aggregate(close, seconds, line)
+        self._append(line)
+        self.store.close_round(close.number)
+        return line
+
+    def _aggregate(self, close: Close, seconds: float, line: Line) -> None:
+        updates = _Updates(self.store, close.number, close.used)
+        if close.used:
+            self._state = self._algorithm.server_update(self._state, updates)
+        metas = updates.metas
+        record: Line = {
+            "round": close.number,
+            "train_loss": mean_loss(metas),
+            "updates": len(close.used),
+            "clients": list(close.used),
+            "dropped": list(close.dropped),
+            "samples": sum(meta.samples for meta in metas),
+            "seconds": round(seconds, 3),
+            "bytes_up": self.tally.bytes_up,
+            "bytes_down": self.tally.bytes_down,
+            "time": round(time.time(), 3),
+        }
+        self._meta = CheckpointMeta(
+            run=self.store.run,
+            round=close.number,
+            accepted={**self._meta.accepted, **dict.fromkeys(close.used, close.number)},
+            record=record,
+            previous=line,
+        )
+        self.store.save_checkpoint(self._state, self._meta)
+        self._download = None
+
+    def _append(self, line: Line) -> None:
+        if line["round"] not in self._written:
+            self._metrics.append(line, sync=True)
+            self._written.add(line["round"])
+
+    def finish(self) -> str:
+        """Write the final model; returns its digest."""
+        model = self._algorithm.global_model(self._state)
+        meta = ModelMeta(run=self.store.run, round=self._meta.round)
+        write_atomic(self.store.folder / "model.safetensors", encode_tensors(model, meta))
+        self.store.mark_finished()
+        return digest(model)
+
+    def last_record(self) -> Line:
+        """The training record of the last finished round."""
+        return dict(self._meta.record)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._metrics.close()
+        self.events.close()
+
+
+class _Updates(Sequence[Update]):
+    """The updates of a round in ascending order of client id, loaded one at a time."""
+
+    def __init__(self, store: RunStore, number: int, clients: Sequence[int]) -> None:
+        self._store = store
+        self._number = number
+        self._clients = sorted(clients)
+        self._metas: dict[int, UpdateMeta] = {}
+
+    @property
+    def metas(self) -> list[UpdateMeta]:
+        """Metadata of all updates that were looked at."""
+        return [self._metas[client] for client in sorted(self._metas)]
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    @overload
+    def __getitem__(self, index: int) -> Update: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Update]: ...
+    def __getitem__(self, index: int | slice) -> Update | Sequence[Update]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        client = self._clients[index]
+        arrays, meta = self._store.load_update(self._number, client)
+        self._metas[client] = meta
+        return Update(client, arrays, meta.weights)
+
+    def __iter__(self) -> Iterator[Update]:
+        return (self[index] for index in range(len(self)))

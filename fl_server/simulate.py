@@ -1,0 +1,167 @@
+"""The same rounds, algorithms and files in one process without a broker: same bits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from common import VERSION
+from common.blueprint import algorithm_of
+from common.errors import ProtocolError
+from common.messages import (
+    PROTOCOL,
+    Connected,
+    CurrentRound,
+    Selected,
+    TrainEnd,
+)
+from common.orders import EpochDone, Prepare, Turn, TurnDone
+from common.step_choice import base_step, steps_to_keep
+from common.steps import StepStore
+from common.storage import write_atomic
+from fl_server.conductor import Conductor, Observer, policy_of, resume_state
+from fl_server.fleet import Fleet, make_fleet
+from fl_server.keeper import Keeper
+from fl_server.round_state import Event, Heard, Rejected, Stored, Working
+from fl_server.store import RunStore
+
+BOARD = "simulation"
+
+
+class Simulation:
+    """A run whose clients are all computed here, in turn or in `processes` processes."""
+
+    def __init__(
+        self, store: RunStore, *, processes: int, shards: Path, observe: Observer
+    ) -> None:
+        self._store = store
+        self._experiment = store.experiment()
+        self._processes = processes
+        self._shards = shards
+        self._keeper = Keeper(store, self._experiment)
+        self._steps = StepStore(store.folder / "clients", store.run)
+        self._coupled = algorithm_of(self._experiment).coupled
+        self._events: list[Event] = []
+        policy = policy_of(store.run, self._experiment)
+        state = resume_state(self._keeper, store.next_incarnation())
+        self._conductor = Conductor(self._keeper, policy, state, self, observe)
+
+    # the voice of the conductor: nobody listens
+
+    def announce(self) -> None:
+        """Nobody needs to be told."""
+
+    def send_weights(self, number: int) -> None:
+        """Put the model where the clients read it."""
+        blob = self._keeper.download(number)
+        self._keeper.tally.bytes_down += len(blob)
+        write_atomic(self._download(number), blob)
+
+    def publish(self, message: CurrentRound | Selected | TrainEnd) -> None:
+        """Nobody needs to be told."""
+
+    def aggregate(self, work: Callable[[], Event | None]) -> None:
+        """Do it now."""
+        event = work()
+        if event is not None:
+            self._events.append(event)
+
+    def _download(self, number: int) -> Path:
+        return self._steps.folder / f"download-{number % 2}.safetensors"
+
+    # the rounds
+
+    def run(self) -> None:
+        """Run to the end."""
+        fleet = make_fleet(self._processes)
+        try:
+            fleet.prepare(
+                Prepare(
+                    run=self._store.run,
+                    experiment=self._experiment,
+                    shards=str(self._shards),
+                    steps=str(self._steps.folder),
+                    clients=self._conductor.policy.participants,
+                )
+            )
+            self._feed(Heard(self._presence(), time.monotonic()))
+            while isinstance(self._conductor.state.phase, Working):
+                self._do_round(fleet, self._conductor.state.phase)
+        finally:
+            fleet.release()
+            self._keeper.close()
+
+    def _feed(self, event: Event) -> None:
+        self._conductor.feed(event)
+        while self._events:
+            self._conductor.feed(self._events.pop(0))
+
+    def _presence(self) -> Connected:
+        return Connected(
+            protocol=PROTOCOL,
+            version=VERSION,
+            board=BOARD,
+            instance=BOARD,
+            session=(1, 1),
+            connected=True,
+            settled=True,
+            since=time.time(),
+            clients=self._conductor.policy.participants,
+            host=BOARD,
+        )
+
+    def _do_round(self, fleet: Fleet, phase: Working) -> None:
+        number = phase.number
+        self.send_weights(number)
+        orders: list[Turn] = []
+        for client in sorted(phase.untrained):
+            if number in self._steps.rounds(client):  # a simulation that was stopped here
+                self._take_update(client, number)
+            else:
+                orders.append(self._order("train", client, number, len(orders)))
+        for client in sorted(phase.untested):
+            orders.append(self._order("test", client, number, len(orders)))
+        for order, report in fleet.do(orders):
+            self._take(order, report)
+
+    def _order(self, kind: str, client: int, number: int, job: int) -> Turn:
+        base = base_step(
+            self._steps.rounds(client),
+            number,
+            coupled=self._coupled,
+            accepted=self._conductor.state.accepted.get(client),
+        )
+        return Turn(
+            job=job,
+            kind=kind,
+            client=client,
+            round=number,
+            base=base,
+            download=str(self._download(number)),
+        )
+
+    def _take(self, order: Turn, report: TurnDone | EpochDone) -> None:
+        if isinstance(report, EpochDone):
+            place = {"board": BOARD, "client": order.client, "round": order.round}
+            epoch = {"state": "training", "epoch": report.epoch, "epochs": report.epochs}
+            self._conductor.tell("info", keep=False, **place, **epoch)
+        elif report.metrics is not None:
+            self._feed(Heard(report.metrics, time.monotonic()))
+        else:
+            self._take_update(order.client, order.round)
+
+    def _take_update(self, client: int, number: int) -> None:
+        now = time.monotonic()
+        blob = self._steps.update(client, number)
+        self._keeper.tally.bytes_up += len(blob)
+        try:
+            self._keeper.accept(number, client, blob)
+        except ProtocolError as error:
+            self._feed(Rejected(client, number, str(error), now))
+            return
+        accepted = self._conductor.state.accepted.get(client)
+        keep = steps_to_keep(self._steps.rounds(client), number, accepted)
+        self._steps.prune(client, keep)
+        self._conductor.tell("update", client=client, round=number, bytes=len(blob))
+        self._feed(Stored(client, number, now))

@@ -1,0 +1,243 @@
+"""A run's folder: everything a coordinator needs to go on after it was killed at any instant.
+
+runs/<name>/run.json              identity and format of the run
+            experiment.toml       the resolved experiment
+            checkpoints/          server state after the last rounds, newest last
+            journal/round-<n>/    open.json: who is in the open round;
+                                  client-<id>.safetensors: updates that are safe
+            metrics.jsonl events.jsonl model.safetensors
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from common.arrays import Array, Arrays
+from common.codec import UpdateMeta, blob_digest, decode_tensors, encode_tensors
+from common.config import Experiment
+from common.errors import ProtocolError, StoreError, UsageError
+from common.experiment_file import load_experiment, write_text
+from common.messages import Ids, Natural, Text, Wire
+from common.storage import disk_errors, remove_leftovers, write_atomic
+from fl_server.round_state import Open
+
+FORMAT = 1
+KEEP_CHECKPOINTS = 3
+
+log = logging.getLogger(__name__)
+
+
+class RunRecord(Wire, frozen=True, kw_only=True):
+    """Who a run is; `id` is its name on the wire, unique even if the folder is made anew."""
+
+    format: int
+    id: Text
+    name: Text
+    incarnation: Natural
+    finished: bool
+
+
+class CheckpointMeta(Wire, frozen=True, kw_only=True):
+    """What a checkpoint holds besides arrays.
+
+    `record` is how its round was trained; its line of metrics is complete when the model has
+    been tested, one round later. `previous` is the complete line of the round before.
+    """
+
+    run: Text
+    round: Natural
+    accepted: dict[Natural, Natural]
+    record: dict[str, Any]
+    previous: dict[str, Any]
+
+
+class _OpenRecord(Wire, frozen=True, kw_only=True):
+    number: Natural
+    selected: Ids
+    testers: Ids
+
+
+class RunStore:
+    """The folder of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._record = _read_record(folder)
+        with disk_errors(folder):
+            remove_leftovers(folder)
+
+    @property
+    def run(self) -> str:
+        """The run's name on the wire."""
+        return self._record.id
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended."""
+        return self._record.finished
+
+    def experiment(self) -> Experiment:
+        """The resolved experiment this run was started with."""
+        return load_experiment(self.folder / "experiment.toml")
+
+    def next_incarnation(self) -> int:
+        """Count this coordinator among those that worked on the run."""
+        self._update_record(incarnation=self._record.incarnation + 1)
+        return self._record.incarnation
+
+    def mark_finished(self) -> None:
+        """The run has ended for good; what only a restart needs is deleted."""
+        self._update_record(finished=True)
+        shutil.rmtree(self.folder / "journal", ignore_errors=True)
+
+    def _update_record(self, **changes: Any) -> None:  # noqa: ANN401 - fields of RunRecord
+        self._record = msgspec.structs.replace(self._record, **changes)
+        write_atomic(self.folder / "run.json", msgspec.json.encode(self._record))
+
+    # checkpoints
+
+    def save_checkpoint(self, arrays: Arrays, meta: CheckpointMeta) -> None:
+        """Keep the server's state after a round."""
+        blob = encode_tensors(arrays, meta)
+        name = f"round-{meta.round:06d}-{blob_digest(blob)}.safetensors"
+        write_atomic(self.folder / "checkpoints" / name, blob)
+        for old in self._checkpoints()[:-KEEP_CHECKPOINTS]:
+            old.unlink(missing_ok=True)
+
+    def load_checkpoint(self) -> tuple[dict[str, Array], CheckpointMeta] | None:
+        """The newest checkpoint that is whole; damaged ones are discarded, and said."""
+        for path in reversed(self._checkpoints()):
+            try:
+                return self._read_checkpoint(path)
+            except (ProtocolError, StoreError, OSError) as error:
+                log.warning("discarded checkpoint %s: %s", path, error)
+                path.unlink(missing_ok=True)
+        return None
+
+    def _read_checkpoint(self, path: Path) -> tuple[dict[str, Array], CheckpointMeta]:
+        blob = path.read_bytes()
+        if path.stem.rpartition("-")[2] != blob_digest(blob):
+            raise StoreError("its digest differs from the recorded one")
+        arrays, meta = decode_tensors(blob, CheckpointMeta)
+        if meta.run != self.run:
+            raise StoreError("it belongs to another run")
+        return arrays, meta
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted((self.folder / "checkpoints").glob("round-*.safetensors"))
+
+    # the open round
+
+    def open_round(self, opened: Open) -> None:
+        """Write down who is in a round."""
+        record = _OpenRecord(
+            number=opened.number, selected=opened.selected, testers=opened.testers
+        )
+        write_atomic(self._journal(opened.number) / "open.json", msgspec.json.encode(record))
+
+    def opened(self, number: int) -> Open | None:
+        """Who is in a round, if it was opened."""
+        path = self._journal(number) / "open.json"
+        if not path.exists():
+            return None
+        try:
+            record = msgspec.json.decode(path.read_bytes(), type=_OpenRecord)
+        except msgspec.DecodeError as error:
+            log.warning("discarded %s: %s", path, error)
+            return None
+        return Open(record.number, record.selected, record.testers)
+
+    def part_path(self, number: int, client: int) -> Path:
+        """Where an update is put together."""
+        return self._journal(number) / f"client-{client:06d}.part"
+
+    def save_update(self, number: int, client: int, blob: bytes) -> None:
+        """Keep a complete, verified update; it is safe when this returns."""
+        name = f"client-{client:06d}-{blob_digest(blob)}.safetensors"
+        write_atomic(self._journal(number) / name, blob)
+
+    def load_update(self, number: int, client: int) -> tuple[dict[str, Array], UpdateMeta]:
+        """A safe update."""
+        path = next(self._journal(number).glob(f"client-{client:06d}-*.safetensors"), None)
+        if path is None:
+            raise StoreError(f"the update of client {client} in round {number} is gone")
+        blob = path.read_bytes()
+        if path.stem.rpartition("-")[2] != blob_digest(blob):
+            path.unlink()
+            raise StoreError(f"{path} was damaged and is discarded; resume the run")
+        return decode_tensors(blob, UpdateMeta)
+
+    def safe_updates(self, number: int) -> frozenset[int]:
+        """Clients whose update of a round is safe; damaged ones are discarded, and said."""
+        found = set()
+        for path in sorted(self._journal(number).glob("client-*.safetensors")):
+            client = int(path.name.split("-")[1])
+            try:
+                self.load_update(number, client)
+            except (StoreError, ProtocolError) as error:
+                log.warning("discarded update %s: %s", path, error)
+                path.unlink(missing_ok=True)
+                continue
+            found.add(client)
+        return frozenset(found)
+
+    def close_round(self, number: int) -> None:
+        """Forget the journal of a round whose result is in a checkpoint."""
+        shutil.rmtree(self._journal(number), ignore_errors=True)
+
+    def _journal(self, number: int) -> Path:
+        return self.folder / "journal" / f"round-{number:06d}"
+
+
+def create_run(root: Path, name: str, experiment: Experiment) -> RunStore:
+    """A new run folder; the name must be free."""
+    folder = root / name
+    if (folder / "run.json").exists():
+        raise UsageError(f"run {name!r} is already there, in {folder}; choose another --run")
+    write_atomic(folder / "experiment.toml", write_text(experiment).encode())
+    record = RunRecord(
+        format=FORMAT,
+        id=f"{name}.{secrets.token_hex(4)}",
+        name=name,
+        incarnation=0,
+        finished=False,
+    )
+    write_atomic(folder / "run.json", msgspec.json.encode(record))
+    return RunStore(folder)
+
+
+def free_name(root: Path, base: str) -> str:
+    """`base-1`, `base-2`, ...: the first that is not taken."""
+    taken = {path.name for path in root.glob(f"{base}-*")} if root.is_dir() else set()
+    numbers = [int(m[1]) for n in taken if (m := re.fullmatch(rf"{re.escape(base)}-(\d+)", n))]
+    return f"{base}-{max(numbers, default=0) + 1}"
+
+
+def has_run(root: Path, name: str) -> bool:
+    """Whether a run of this name was ever started."""
+    return (root / name / "run.json").exists()
+
+
+def _read_record(folder: Path) -> RunRecord:
+    path = folder / "run.json"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{folder} is not a run folder: no run.json in it") from error
+    try:
+        head = msgspec.json.decode(data, type=dict[str, Any])
+        if head.get("format") != FORMAT:
+            raise StoreError(
+                f"{folder} has run format {head.get('format')}, this fedbed reads {FORMAT}; "
+                "finish it with the version that started it"
+            )
+        return msgspec.convert(head, RunRecord)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
