@@ -4,7 +4,9 @@ RUN python -m venv /opt/fedbed
 ENV PATH=/opt/fedbed/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 COPY constraints.txt ./
 # torch first and alone: with the others in one go pip may fetch gigabytes of CUDA.
-RUN pip install -c constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu \
+# On amd64 give the index of CPU builds: --build-arg PIP_EXTRA_INDEX_URL=...
+ARG PIP_EXTRA_INDEX_URL
+RUN pip install -c constraints.txt \
     "torch==$(sed -n 's/^torch==//p' constraints.txt)"
 COPY pyproject.toml README.md ./
 COPY broker broker

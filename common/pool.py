@@ -90,12 +90,17 @@ class Pool:
             return tuple(hand.process.pid for hand in self._hands)
 
     def _hire(self) -> _Hand:
-        threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        # one thread each; and glibc keeps big blocks instead of mapping them anew every step
+        tuning = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        tuning |= {
+            "MALLOC_MMAP_THRESHOLD_": "1000000000",
+            "MALLOC_TRIM_THRESHOLD_": "1000000000",
+        }
         process = subprocess.Popen(
             [sys.executable, "-m", "common.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **threads},
+            env={**os.environ, **tuning},
             start_new_session=True,  # Ctrl-C is for whoever employs it
         )
         hand = _Hand(process)

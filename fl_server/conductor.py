@@ -48,7 +48,7 @@ class Voice(Protocol):
     def publish(self, message: CurrentRound | Selected | TrainEnd) -> None:
         """Say this."""
 
-    def aggregate(self, work: Callable[[], Event | None]) -> None:
+    def aggregate(self, work: Callable[[], Event]) -> None:
         """Do this long work, then feed the event it returns."""
 
 
@@ -101,14 +101,13 @@ class Conductor:
             case Note(kind, text, board, client):
                 self.tell(kind, text=text, board=board, client=client)
 
-    def _close(self, close: Close) -> Event | None:
+    def _close(self, close: Close) -> Event:
         seconds = time.monotonic() - self._opened
         line = self.keeper.close_round(close, seconds)
         if line.get("tested_clients"):
             self.tell("evaluated", **line)
-        if not close.training:
-            return None
-        self.tell("round_closed", **self.keeper.last_record())
+        if close.training:
+            self.tell("round_closed", **self.keeper.last_record())
         return Aggregated(close.number, time.monotonic())
 
 

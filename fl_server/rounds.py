@@ -4,7 +4,8 @@
     Working    every pending client has answered or is overdue,
                and at least `min_updates` updates are safe       -> Closing
     Closing    Aggregated                                        -> Working(n + 1)
-    Working    the round after the last: nobody trains, all test -> Finished
+    Closing    Aggregated, it was the round after the last, in
+               which nobody trains and everybody tests           -> Finished
 
 A client is overdue when its board has been lost (or has reported a failure) for longer than
 `grace`, or when the round is older than `deadline`. Only when a round closes is it decided who
@@ -51,6 +52,7 @@ from fl_server.round_state import (
     State,
     Stored,
     Strayed,
+    Tell,
     Tick,
     Working,
 )
@@ -196,9 +198,8 @@ def _note_metrics(
     if message.round != phase.number or message.client not in phase.untested:
         return _unsaid(state), ()
     measured = phase.measured | {message.client}
-    return _hear(
-        replace(state, phase=replace(phase, measured=measured, unsaid=True)), message
-    ), ()
+    counted = replace(state, phase=replace(phase, measured=measured, unsaid=True))
+    return _hear(counted, message), (Tell(message),)
 
 
 def _note_update(state: State, event: Stored | Rejected) -> tuple[State, tuple[Action, ...]]:
@@ -222,6 +223,10 @@ def _note_aggregated(
     phase = state.phase
     if not isinstance(phase, Closing) or phase.number != number:
         return state, ()
+    if number > policy.rounds:
+        reason = "finished"
+        end = Publish(TrainEnd(run=policy.run, reason=reason))
+        return replace(state, phase=Finished(reason)), (end, Finish(reason))
     accepted = {**state.accepted, **dict.fromkeys(phase.used, number)}
     return _open(policy, replace(state, accepted=accepted, done=number), number + 1, now)
 
@@ -311,14 +316,8 @@ def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[A
     if dropped:
         text = f"round {phase.number} goes on without clients {show_ids(dropped)}"
         notes = (Note("dropped", text),)
-    training = phase.number <= policy.rounds
-    close = Close(phase.number, used, dropped, training)
-    if training:
-        return replace(state, phase=Closing(phase.number, used)), (*notes, close)
-    reason = "finished"
-    finished = replace(state, phase=Finished(reason))
-    end = Publish(TrainEnd(run=policy.run, reason=reason))
-    return finished, (*notes, close, end, Finish(reason))
+    close = Close(phase.number, used, dropped, training=phase.number <= policy.rounds)
+    return replace(state, phase=Closing(phase.number, used)), (*notes, close)
 
 
 def _repeat(

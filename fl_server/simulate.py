@@ -61,11 +61,9 @@ class Simulation:
     def publish(self, message: CurrentRound | Selected | TrainEnd) -> None:
         """Nobody needs to be told."""
 
-    def aggregate(self, work: Callable[[], Event | None]) -> None:
+    def aggregate(self, work: Callable[[], Event]) -> None:
         """Do it now."""
-        event = work()
-        if event is not None:
-            self._events.append(event)
+        self._events.append(work())
 
     def _download(self, number: int) -> Path:
         return self._steps.folder / f"download-{number % 2}.safetensors"

@@ -65,10 +65,9 @@ install_torch() {
     say "installing torch $version (about 200 MB)"
     # On x86-64 Linux the plain name means the CUDA build, which is gigabytes larger.
     if [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ]; then
-        cpu=https://download.pytorch.org/whl/cpu
         pip_install "torch==$version+cpu" 2>/dev/null && return
-        pip_install "torch==$version+cpu" --extra-index-url $cpu 2>/dev/null && return
-        say "no CPU build of torch found; trying the CUDA build, which is gigabytes larger"
+        say "no CPU build of torch at hand; taking the CUDA build, which is gigabytes larger" \
+            "(to avoid that, point PIP_EXTRA_INDEX_URL at PyTorch's index of CPU builds)"
     fi
     pip_install "torch==$version" && return
     fail "torch $version could not be installed for $(.venv/bin/python --version) on $(uname -m)." \

@@ -1,0 +1,393 @@
+"""The coordinator's shell: what arrives on the link becomes events for the round machine, and
+its actions become messages and files. Decisions are in `rounds.py`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import msgspec
+
+from common import VERSION, presence
+from common.assembly import Assembly
+from common.codec import cut
+from common.dropped import Dropped
+from common.errors import BrokerError, ClaimError, FedbedError, ProtocolError, VersionError
+from common.ids import show_ids
+from common.link import (
+    Address,
+    Arrived,
+    Down,
+    Happening,
+    PahoLink,
+    Posted,
+    Refused,
+    Streamed,
+    Up,
+)
+from common.messages import (
+    COORDINATOR,
+    PROTOCOL,
+    Chunk,
+    ClientMetrics,
+    Connected,
+    CurrentRound,
+    Info,
+    Message,
+    Selected,
+    TrainDetail,
+    TrainEnd,
+)
+from common.topics import Packet, packet, parse, subscriptions, unpack, weights_topic
+from fl_server import rounds
+from fl_server.conductor import Conductor, Observer, policy_of, resume_state
+from fl_server.keeper import Keeper
+from fl_server.round_state import (
+    Event,
+    Finished,
+    Gathering,
+    Heard,
+    Reconnected,
+    Rejected,
+    Stored,
+    Strayed,
+    Tick,
+)
+from fl_server.store import RunStore
+
+TICK_SECONDS = 0.2
+WAITING_SECONDS = 10.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Posted by whoever wants the coordinator to stop; the run can be resumed."""
+
+
+class Coordinator:
+    """One run, over a broker."""
+
+    def __init__(
+        self, store: RunStore, address: Address, *, federation: str, observe: Observer
+    ) -> None:
+        self._federation = federation
+        self._address = address
+        self._store = store
+        self._dropped = Dropped()
+        self._assemblies: dict[int, Assembly] = {}
+        self._said_waiting = -WAITING_SECONDS
+        self._problems: dict[str, str] = {}
+        self._held: list[Heard] = []
+        experiment = store.experiment()
+        self._keeper = Keeper(store, experiment)
+        incarnation = store.next_incarnation()
+        self._detail = TrainDetail(
+            protocol=PROTOCOL,
+            version=VERSION,
+            run=store.run,
+            experiment=msgspec.Raw(msgspec.json.encode(experiment)),
+        )
+        policy = policy_of(store.run, experiment)
+        state = resume_state(self._keeper, incarnation)
+        self._conductor = Conductor(self._keeper, policy, state, self, observe)
+        self._presence = presence.Presence(self._claim(incarnation))
+        self._link = PahoLink(
+            address,
+            f"{federation}-coordinator-{store.run}",
+            subscriptions(federation, "server"),
+            self._will,
+        )
+
+    def _claim(self, incarnation: int) -> Connected:
+        return Connected(
+            protocol=PROTOCOL,
+            version=VERSION,
+            board=COORDINATOR,
+            instance=self._store.run,
+            session=(incarnation, 0),
+            connected=True,
+            settled=False,
+            since=time.time(),
+            clients=(),
+            host=f"run {self._store.folder.name} on {platform.node()}, process {os.getpid()}",
+        )
+
+    def _will(self, connection: int) -> Packet:
+        claim = self._presence.claim
+        session = (claim.session[0], connection)
+        return packet(
+            self._federation,
+            msgspec.structs.replace(claim, connected=False, settled=True, session=session),
+        )
+
+    def stop(self) -> None:
+        """Ask the coordinator to stop; may be called from a signal handler."""
+        self._link.post(Interrupted())
+
+    def run(self) -> bool:
+        """Work until the run has ended (True) or was interrupted (False)."""
+        self._tell_start()
+        finished = False
+        try:
+            finished = self._serve()
+        finally:
+            if finished:
+                self._clear_weights()
+            self._say_farewell()
+            self._link.close(timeout=5.0, forget_session=finished)
+            self._keeper.close()
+        return finished
+
+    def _tell_start(self) -> None:
+        where = self._keeper.progress()
+        self._conductor.tell(
+            "started",
+            run=self._store.run,
+            folder=str(self._store.folder),
+            rounds=self._conductor.policy.rounds,
+            done=where.done,
+            safe=sorted(where.safe),
+            participants=len(self._conductor.policy.participants),
+            incarnation=self._conductor.state.incarnation,
+        )
+
+    def _serve(self) -> bool:
+        ticked = 0.0
+        while not isinstance(self._conductor.state.phase, Finished):
+            happening = self._link.receive(TICK_SECONDS)
+            if isinstance(happening, Posted) and isinstance(happening.item, Interrupted):
+                self._conductor.tell("interrupted")
+                return False
+            if happening is not None:
+                self._take(happening)
+            now = time.monotonic()
+            if now - ticked >= TICK_SECONDS:
+                ticked = now
+                self._present(presence.tick(self._presence, now))
+                self._feed(Tick(now))
+                self._say_whom_we_wait_for(now)
+        return True
+
+    def _say_farewell(self) -> None:
+        gone = msgspec.structs.replace(self._presence.claim, connected=False)
+        if gone.settled:
+            self._link.publish(packet(self._federation, gone))
+
+    def _clear_weights(self) -> None:
+        """Retained parts of a model that nobody needs any more would stay in the broker."""
+        blob = self._keeper.download(self._conductor.policy.rounds + 1)
+        for chunk in cut(blob, run=self._store.run, number=0, client=None):
+            topic = weights_topic(self._federation, chunk.header.part)
+            self._link.publish(Packet(topic, b"", retain=True))
+
+    # what happens
+
+    def _take(self, happening: Happening) -> None:
+        now = time.monotonic()
+        match happening:
+            case Up(connection):
+                self._conductor.tell("broker_up", address=str(self._address))
+                self._present(presence.connect(self._presence, connection))
+                self._feed(Reconnected(now))
+            case Down(reason):
+                self._conductor.tell("broker_down", address=str(self._address), text=reason)
+            case Refused(reason):
+                raise BrokerError(f"the broker at {self._address} refuses us: {reason}")
+            case Arrived():
+                self._hear(happening, now)
+                self._link.confirm(happening)
+            case Streamed():
+                pass
+            case Posted(item):
+                self._take_posted(item)
+
+    def _take_posted(self, item: object) -> None:
+        if isinstance(item, FedbedError):
+            raise item
+        self._feed(cast("Event", item))  # only `aggregate` posts anything else
+
+    def _feed(self, event: Event) -> None:
+        if self._presence.claim.settled:
+            self._conductor.feed(event)
+        elif isinstance(event, Heard):
+            self._held.append(event)
+
+    def _hear(self, arrived: Arrived, now: float) -> None:
+        if not arrived.payload:
+            return  # a retained message was cleared
+        size = len(arrived.payload)
+        try:
+            _, message = unpack(self._federation, arrived.topic, arrived.payload)
+        except VersionError as error:
+            self._note_problem(arrived.topic.rpartition("/")[2], str(error))
+            return
+        except ProtocolError as error:
+            self._drop(arrived.topic, size, str(error))
+            return
+        if isinstance(message, Connected):
+            stored = arrived.retained
+            self._present(presence.hear(self._presence, message, stored=stored, now=now))
+            if message.board != COORDINATOR:
+                self._meet(message, now)
+        elif isinstance(message, Chunk):
+            self._take_chunk(arrived.topic, message, now)
+        else:
+            self._take_message(arrived.topic, size, message, now)
+
+    def _meet(self, message: Connected, now: float) -> None:
+        self._note_problem(message.board, message.problem if message.connected else "")
+        if message.connected and message.version != VERSION:
+            text = f"has fedbed {message.version}, this server {VERSION}: results may differ"
+            self._note_problem(f"{message.board} ", text)
+        self._conductor.tell(
+            "presence",
+            keep=False,
+            board=message.board,
+            connected=message.connected,
+            clients=message.clients,
+            host=message.host,
+        )
+        self._feed(Heard(message, now))
+
+    def _note_problem(self, board: str, text: str) -> None:
+        """Say (once) why a board cannot take part."""
+        if self._problems.get(board, "") != text:
+            self._problems[board] = text
+            if text:
+                name = board.strip()
+                self._conductor.tell("problem", board=name, text=f"board {name}: {text}")
+
+    def _take_message(self, topic: str, size: int, message: Message, now: float) -> None:
+        if not isinstance(message, Info | ClientMetrics):
+            self._drop(topic, size, "only the coordinator says this")
+            return
+        if message.run != self._store.run:
+            self._drop(topic, size, "a message of another run")
+            return
+        self._keeper.tally.bytes_up += size
+        if isinstance(message, Info):
+            self._conductor.tell("info", keep=False, **msgspec.to_builtins(message))
+        self._feed(Heard(message, now))
+
+    def _take_chunk(self, topic: str, chunk: Chunk, now: float) -> None:
+        header = chunk.header
+        client = header.client if header.client is not None else -1
+        self._keeper.tally.bytes_up += len(chunk.body)
+        if not rounds.wants(
+            self._conductor.policy,
+            self._conductor.state,
+            run=header.run,
+            number=header.round,
+            client=client,
+        ):
+            self._drop(
+                topic, len(chunk.body), "an update that is late, repeated or not asked for"
+            )
+            self._feed(Strayed(now))
+            return
+        if header.size > self._keeper.largest_update:
+            self._drop(topic, header.size, "an update far larger than the model")
+            return
+        assembly = self._assemblies.get(client)
+        if assembly is None or not assembly.fits(header):
+            assembly = Assembly(self._store.part_path(header.round, client), header)
+            self._assemblies[client] = assembly
+        if assembly.add(chunk):
+            del self._assemblies[client]
+            self._take_update(assembly, client, header.round, now)
+
+    def _take_update(self, assembly: Assembly, client: int, number: int, now: float) -> None:
+        """An update is complete: verify it, make it safe, and only then say so."""
+        try:
+            blob = assembly.take()
+        except ProtocolError as error:
+            self._drop("receive_weights", assembly.header.size, str(error))
+            return
+        finally:
+            assembly.discard()
+        try:
+            self._keeper.accept(number, client, blob)
+        except ProtocolError as error:
+            self._feed(Rejected(client, number, str(error), now))
+            return
+        self._conductor.tell("update", client=client, round=number, bytes=len(blob))
+        self._feed(Stored(client, number, now))
+
+    def _drop(self, topic: str, size: int, reason: str) -> None:
+        try:
+            kind = f"{parse(self._federation, topic)[0].name}: {reason.split(':')[0]}"
+        except ProtocolError:
+            kind = reason
+        if self._dropped.note(kind, topic, size, reason):
+            self._conductor.tell("message_dropped", topic=topic[:200], size=size, text=reason)
+
+    def _present(self, outcome: tuple[presence.Presence, tuple[presence.Outcome, ...]]) -> None:
+        self._presence, outcomes = outcome
+        for item in outcomes:
+            match item:
+                case presence.Say(claim):
+                    self._link.publish(packet(self._federation, claim))
+                case presence.Settled():
+                    held, self._held = self._held, []
+                    for event in held:
+                        self._conductor.feed(event)
+                    self._conductor.feed(Reconnected(time.monotonic()))
+                case presence.Beaten(reason):
+                    raise ClaimError(reason)
+
+    def _say_whom_we_wait_for(self, now: float) -> None:
+        phase = self._conductor.state.phase
+        if not isinstance(phase, Gathering) or now - self._said_waiting < WAITING_SECONDS:
+            return
+        self._said_waiting = now
+        absent = rounds.missing(self._conductor.policy, self._conductor.state)
+        if absent:
+            text = f"waiting for boards with clients {show_ids(absent)}"
+            self._conductor.tell("waiting", text=text, missing=absent)
+
+    # the voice of the conductor
+
+    def announce(self) -> None:
+        """Publish train_detail."""
+        self._link.publish(packet(self._federation, self._detail))
+
+    def send_weights(self, number: int) -> None:
+        """Publish the global model of a round, a part at a time."""
+        blob = self._keeper.download(number)
+        boards = [b for b in self._conductor.state.boards.values() if b.lost_at is None]
+        self._keeper.tally.bytes_down += len(blob) * len(boards)
+        self._link.stream(f"weights {number}", self._packets(number, blob))
+
+    def _packets(self, number: int, blob: bytes) -> Iterator[Packet]:
+        for chunk in cut(blob, run=self._store.run, number=number, client=None):
+            yield packet(self._federation, chunk)
+
+    def publish(self, message: CurrentRound | Selected | TrainEnd) -> None:
+        """Publish a message."""
+        self._link.publish(packet(self._federation, message))
+
+    def aggregate(self, work: Callable[[], Event]) -> None:
+        """Aggregate beside the network; the event comes back through the link's queue."""
+        self._assemblies.clear()
+        event_or_error = _caught(work)
+        threading.Thread(target=lambda: self._link.post(event_or_error()), daemon=True).start()
+
+
+def _caught(work: Callable[[], Event]) -> Callable[[], object]:
+    def run() -> object:
+        try:
+            return work()
+        except FedbedError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - a thread's error must end the run, not vanish
+            return FedbedError(f"aggregation failed: {type(error).__name__}: {error}")
+
+    return run
