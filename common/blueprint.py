@@ -68,9 +68,10 @@ def check(experiment: Experiment) -> None:
             f"experiment.min_updates is {experiment.experiment.min_updates}, "
             f"but only {len(participants)} clients take part"
         )
-    size = dataset_info(experiment.data.dataset).size
-    if experiment.data.clients * 2 > size:
+    data, size = experiment.data, dataset_info(experiment.data.dataset).size
+    smallest = data.min_size if data.partition == "dirichlet" else 2
+    if data.clients * smallest > size:
         raise ConfigError(
-            f"data.clients is {experiment.data.clients}, but {experiment.data.dataset} has "
-            f"only {size} samples; every client needs at least 2"
+            f"data.clients is {data.clients}, but {data.dataset} has only {size} samples; "
+            f"every client needs at least {smallest}"
         )

@@ -23,7 +23,7 @@ class ExperimentSection(Section, frozen=True, kw_only=True):
     name: Annotated[
         str,
         Meta(
-            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z",
             description="Name of the experiment; the run folder is named after it.",
         ),
     ] = "experiment"

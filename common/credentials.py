@@ -49,6 +49,6 @@ def _split(text: str) -> tuple[str, int]:
     if not colon or text.endswith("]") or (":" in host and not host.startswith("[")):
         host, port = text, str(DEFAULT_PORT)
     host = host.strip("[]")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UsageError(f"--broker is {text!r}; expected HOST or HOST:PORT")
     return host, int(port)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
-from common.algorithms import find_builder, options_of
+from common.algorithms import choices, find_builder, options_of
 from common.blueprint import check
-from common.config import AlgorithmSection, Experiment, Section
+from common.config import AlgorithmSection, Experiment, Option, Section
 from common.errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -37,6 +38,7 @@ def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    overrides = tuple(overrides)
     for override in overrides:
         apply_override(table, override)
     if isinstance(table.setdefault("experiment", {}), dict):
@@ -44,14 +46,14 @@ def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
     try:
         return parse_experiment(table)
     except ConfigError as error:
-        raise ConfigError(f"{_place_in(path, text, str(error))}: {error}") from error
+        raise ConfigError(f"{_place(path, text, overrides, str(error))}: {error}") from error
 
 
 def apply_override(table: dict[str, Any], override: str) -> None:
     """Put `section.key=value` into a parsed file; the value is TOML, or else plain text."""
     place, equals, value = override.partition("=")
     section, dot, key = place.strip().partition(".")
-    if not (equals and dot and key):
+    if not (equals and section and dot and key):
         raise ConfigError(f"--set {override!r}; expected section.key=value")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
@@ -79,8 +81,14 @@ def parse_experiment(table: Mapping[str, Any]) -> Experiment:
 
 
 def _parse_section(name: str, kind: type[Section], inner: dict[str, Any]) -> Section:
+    for key, value in inner.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{name}.{key} is {value}; expected a finite number")
     if kind is AlgorithmSection:
         options = {key: value for key, value in inner.items() if key != "name"}
+        for key, value in options.items():
+            if not isinstance(value, Option):
+                raise ConfigError(f"{name}.{key} is {value!r}; expected a number or a word")
         inner = {**({"name": inner["name"]} if "name" in inner else {}), "options": options}
     else:
         _check_names(f"{name}.", inner, get_type_hints(kind))
@@ -113,33 +121,35 @@ def _explain(section: str, error: str, inner: Mapping[str, Any], kind: type[Sect
     value = inner.get(key, inner.get("options", {}).get(key))
     what = what[0].lower() + what[1:].replace("`", "")
     if what.startswith("invalid enum value"):
-        words = _words_of(get_type_hints(kind, include_extras=True)[key])
-        what = f"expected {' or '.join(map(repr, words))}"
+        what = f"expected {choices(get_type_hints(kind, include_extras=True)[key])}"
     return f"{section}.{key} is {value!r}; {what}"
 
 
-def _words_of(hint: Any) -> tuple[object, ...]:  # noqa: ANN401 - a type, annotated or not
-    """All words that stand as a Literal somewhere in a type."""
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    return tuple(word for part in get_args(hint) for word in _words_of(part))
-
-
-def _place_in(path: Path, text: str, message: str) -> str:
-    """`file:line` of the key a message begins with, if it stands in the file."""
+def _place(path: Path, text: str, overrides: Iterable[str], message: str) -> str:
+    """Where the key stands that a message begins with: `--set ...`, `file:line`, or `file`."""
     match = re.match(r"(\w+)(?:\.(\w+))?", message)
     if match is None:
         return str(path)
-    section = ""
+    line = _line_of(text, match[1], match[2])
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if key == match[0] or (line is None and key.startswith(f"{match[0]}.")):
+            return f"--set {override}"
+    return str(path) if line is None else f"{path}:{line}"
+
+
+def _line_of(text: str, section: str, key: str | None) -> int | None:
+    """The line of a key in its section; without a key, that of the section's header."""
+    place = ""
     for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[\s*(\w+)\s*\]", line):
-            section = header[1]
-            if section == match[1] and match[2] is None:
-                return f"{path}:{number}"
-        key = re.match(r"\s*(\w+)\s*=", line)
-        if key and section == match[1] and key[1] == match[2]:
-            return f"{path}:{number}"
-    return str(path)
+        if header := re.match(r"\s*\[+\s*(\w+)\s*\]", line):
+            place = header[1]
+            if place == section and key is None:
+                return number
+        elif entry := re.match(r"\s*(\w+)\s*=", line):
+            if (place, entry[1]) == ((section, key) if key else ("", section)):
+                return number
+    return None
 
 
 def _name_from(path: Path) -> str:
@@ -193,8 +203,8 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _toml(value: object) -> str:
-    if isinstance(value, str):
-        return json.dumps(value)
+    if isinstance(value, str):  # JSON's escapes are TOML's, but for pairs of surrogates and DEL
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple | list):

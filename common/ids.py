@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from common.errors import UsageError
 
-_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 MAX_ID = 999_999
 
 
 def check_name(name: str, what: str) -> str:
     """A board, federation or run name that is safe in a topic and in a path."""
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise UsageError(
             f"{what} is {name!r}; expected letters, digits, '.', '_' or '-' (at most 64)"
         )

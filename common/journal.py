@@ -22,13 +22,23 @@ class Journal:
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             _cut_torn_tail(path)
-            self._file = path.open("ab")
+            self._file = path.open("ab", buffering=0)
 
     def append(self, record: Record, *, sync: bool = False) -> None:
-        """Write one line and hand it to the system at once (`sync`: to the disk)."""
+        """Write one line and hand it to the system at once (`sync`: to the disk).
+
+        When the disk is full, no part of the line stays.
+        """
+        line = msgspec.json.encode(record) + b"\n"
         with disk_errors(self.path):
-            self._file.write(msgspec.json.encode(record) + b"\n")
-            self._file.flush()
+            start = self._file.tell()
+            try:
+                while line:
+                    line = line[self._file.write(line) :]
+            except OSError:
+                self._file.truncate(start)
+                self._file.seek(start)
+                raise
             if sync:
                 os.fsync(self._file.fileno())
 

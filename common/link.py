@@ -9,6 +9,7 @@ everything again on `Up`.
 
 from __future__ import annotations
 
+import logging
 import queue
 import socket
 import ssl
@@ -28,9 +29,14 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from common.errors import BrokerError
 from common.topics import QOS, Packet
 
+log = logging.getLogger(__name__)
+
 SESSION_SECONDS = 24 * 3600
 WILL_DELAY_SECONDS = 2
 WINDOW = 8  # parts of a stream on their way at once: bounds memory and everybody's delay
+# A packet above the broker's limit (see `broker.config`) makes it hang up, and paho sends the
+# packet again after every reconnect: nothing else would ever get through.
+MAX_PAYLOAD = 1024 * 1024 - 4096
 _FINAL = {134: "wrong user name or password", 135: "not authorized", 138: "banned"}
 _TAKEN_OVER = 142
 
@@ -257,10 +263,15 @@ class PahoLink:
         """Hand over one small message; False (and nothing happens) while offline."""
         if not self._up:
             return False
-        self._open_publishes.add(self._hand_over(packet))
+        if (mid := self._hand_over(packet)) is not None:
+            self._open_publishes.add(mid)
         return True
 
-    def _hand_over(self, packet: Packet) -> int:
+    def _hand_over(self, packet: Packet) -> int | None:
+        if len(packet.payload) > MAX_PAYLOAD:
+            size = len(packet.payload)
+            log.error("not sent: %d bytes on %s; at most %d", size, packet.topic, MAX_PAYLOAD)
+            return None
         self.bytes_sent += len(packet.payload)
         return self._client.publish(packet.topic, packet.payload, QOS, packet.retain).mid
 
@@ -277,8 +288,8 @@ class PahoLink:
                 packet = next(stream.packets, None)
                 if packet is None:
                     stream.exhausted = True
-                else:
-                    stream.open.add(self._hand_over(packet))
+                elif (mid := self._hand_over(packet)) is not None:
+                    stream.open.add(mid)
                     room -= 1
 
     def receive(self, timeout: float) -> Happening | None:

@@ -131,7 +131,7 @@ class ChunkHeader(Wire, frozen=True, kw_only=True):
     part: Natural
     parts: Annotated[int, Meta(ge=1, le=4096)]
     size: Natural
-    digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+    digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 
 
 class Chunk(msgspec.Struct, frozen=True, eq=False):

@@ -73,10 +73,24 @@ class Conductor:
 
     def tell(self, kind: str, *, keep: bool = True, **fields: Any) -> None:  # noqa: ANN401
         """A fact for whoever watches, and (`keep`) for the event log."""
-        fact: Fact = {"event": kind, "time": round(time.time(), 3), **fields}
+        fact: Fact = {"event": kind, **fields, "time": round(time.time(), 3)}
         if keep:
             self.keeper.events.append(fact)
         self._observe(fact)
+
+    def tell_start(self) -> None:
+        """Where the run stands before anything happens."""
+        where = self.keeper.progress()
+        self.tell(
+            "started",
+            run=self.policy.run,
+            folder=str(self.keeper.store.folder),
+            rounds=self.policy.rounds,
+            done=where.done,
+            safe=sorted(where.safe),
+            participants=len(self.policy.participants),
+            incarnation=self.state.incarnation,
+        )
 
     def _perform(self, action: Action) -> None:
         match action:

@@ -132,9 +132,13 @@ class Coordinator:
         """Ask the coordinator to stop; may be called from a signal handler."""
         self._link.post(Interrupted())
 
+    def fail(self, error: FedbedError) -> None:
+        """End the run with an error that somebody else has found; from any thread."""
+        self._link.post(error)
+
     def run(self) -> bool:
         """Work until the run has ended (True) or was interrupted (False)."""
-        self._tell_start()
+        self._conductor.tell_start()
         finished = False
         try:
             finished = self._serve()
@@ -145,19 +149,6 @@ class Coordinator:
             self._link.close(timeout=5.0, forget_session=finished)
             self._keeper.close()
         return finished
-
-    def _tell_start(self) -> None:
-        where = self._keeper.progress()
-        self._conductor.tell(
-            "started",
-            run=self._store.run,
-            folder=str(self._store.folder),
-            rounds=self._conductor.policy.rounds,
-            done=where.done,
-            safe=sorted(where.safe),
-            participants=len(self._conductor.policy.participants),
-            incarnation=self._conductor.state.incarnation,
-        )
 
     def _serve(self) -> bool:
         ticked = 0.0

@@ -72,6 +72,7 @@ class Simulation:
 
     def run(self) -> None:
         """Run to the end."""
+        self._conductor.tell_start()
         fleet = make_fleet(self._processes)
         try:
             fleet.prepare(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -30,6 +30,9 @@ def build(name: str, options: Mapping[str, Option]) -> Algorithm:
             raise ConfigError(
                 f"algorithm.{key} is not a setting of {name}{suggestion(key, known)}"
             )
+    for key, (_, default) in known.items():
+        if default is inspect.Parameter.empty and key not in options:
+            raise ConfigError(f"algorithm.{key} is missing; {name} has no default for it")
     fields = [(key, kind, default) for key, (kind, default) in known.items()]
     shape = msgspec.defstruct("Options", fields, kw_only=True)
     try:
@@ -37,8 +40,14 @@ def build(name: str, options: Mapping[str, Option]) -> Algorithm:
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at `$.")
         key = place.rstrip("`")
-        raise ConfigError(f"algorithm.{key} is {options[key]!r}; {what.lower()}") from error
-    return builder(**{key: getattr(checked, key) for key in known})
+        what = what[0].lower() + what[1:].replace("`", "")
+        if what.startswith("invalid enum value"):
+            what = f"expected {choices(known[key][0])}"
+        raise ConfigError(f"algorithm.{key} is {options[key]!r}; {what}") from error
+    algorithm: object = builder(**{key: getattr(checked, key) for key in known})
+    if not isinstance(algorithm, Algorithm):
+        raise ConfigError(f"algorithm.name is {name!r}, which does not build an Algorithm")
+    return algorithm
 
 
 def find_builder(name: str) -> Callable[..., Algorithm]:
@@ -50,8 +59,10 @@ def find_builder(name: str) -> Callable[..., Algorithm]:
     module, _, function = BUILDERS.get(name, name).partition(":")
     try:
         builder: Callable[..., Algorithm] = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise ConfigError(f"algorithm.name is {name!r}: {error}") from error
+    if not callable(builder):
+        raise ConfigError(f"algorithm.name is {name!r}, which is not a function")
     return builder
 
 
@@ -60,6 +71,21 @@ def options_of(builder: Callable[..., Algorithm]) -> dict[str, tuple[Any, Any]]:
     hints = get_type_hints(builder, include_extras=True)
     parameters = inspect.signature(builder).parameters.values()
     return {p.name: (hints.get(p.name, Any), p.default) for p in parameters}
+
+
+def choices(hint: Any) -> str:  # noqa: ANN401 - a type, annotated or not
+    """What a type with fixed words in it allows, such as `a number or 'forever'`."""
+    return " or ".join(_choices(hint))
+
+
+def _choices(hint: Any) -> Iterator[str]:  # noqa: ANN401 - a type, annotated or not
+    if hint in (int, float):
+        yield "a number"
+    elif get_origin(hint) is Literal:
+        yield from map(repr, get_args(hint))
+    else:
+        for part in get_args(hint):
+            yield from _choices(part)
 
 
 def suggestion(word: str, known: Mapping[str, object]) -> str:

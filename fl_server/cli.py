@@ -1,0 +1,200 @@
+"""fl-server: experiments, from one machine or for a whole fleet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from common.cli import INTERRUPTED, Commands, version_option
+from common.config import Experiment
+from common.credentials import read_address
+from common.errors import UsageError
+from common.experiment_file import load_experiment, write_text
+from common.ids import check_name
+from fl_server import launch
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group(cls=Commands)
+@version_option()
+def main() -> None:
+    """The coordinator side of fedbed: runs federated-learning experiments.
+
+    \b
+    Example: fl-server lab examples/demo.toml --boards 4
+    """
+
+
+def _together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_file = click.argument("file", metavar="EXPERIMENT.toml", type=click.Path(path_type=Path))
+_set = click.option("--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE",
+                    help="Change a setting of the file (may be repeated).")  # fmt: skip
+_place = _together(
+    click.option("--runs", type=click.Path(path_type=Path), default="runs", show_default=True,
+                 metavar="DIR", help="Where run folders are kept."),
+    click.option("--plain", is_flag=True, help="Lines instead of the live screen."),
+)  # fmt: skip
+_name = click.option("--run", "name", metavar="NAME",
+                     help="Name of the run; an unfinished one is resumed.")  # fmt: skip
+_broker = _together(
+    click.option("--broker", default="127.0.0.1", show_default=True, metavar="HOST[:PORT]",
+                 help="Where the MQTT broker is."),
+    click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
+                 help="Login for the broker (made by 'fl-broker account')."),
+    click.option("--federation", default="fl", show_default=True,
+                 help="First level of all topics."),
+)  # fmt: skip
+
+
+@main.command()
+@_file
+@_set
+@_broker
+@_name
+@_place
+def run(
+    file: Path,
+    overrides: tuple[str, ...],
+    broker: str,
+    credentials: Path | None,
+    federation: str,
+    name: str | None,
+    runs: Path,
+    plain: bool,
+) -> None:
+    """Run an experiment on the boards that are connected to a broker.
+
+    \b
+    Example: fl-server run examples/demo.toml --broker 192.168.1.10 --set experiment.rounds=50
+    """
+    experiment = load_experiment(file, overrides)
+    address = read_address(broker, credentials)
+    check_name(federation, "--federation")
+    place = launch.Place(runs, plain)
+    store = launch.find_or_create(place, experiment, name)
+    _exit(finished=launch.run(place, store, address, federation))
+
+
+@main.command()
+@click.argument("name", metavar="RUN")
+@_broker
+@_place
+def resume(
+    name: str,
+    broker: str,
+    credentials: Path | None,
+    federation: str,
+    runs: Path,
+    plain: bool,
+) -> None:
+    """Go on with a run that was interrupted, killed or unplugged.
+
+    \b
+    Example: fl-server resume demo-3 --broker 192.168.1.10
+    """
+    place = launch.Place(runs, plain)
+    store = launch.find_unfinished(place, Path(name).name)
+    address = read_address(broker, credentials)
+    check_name(federation, "--federation")
+    _exit(finished=launch.run(place, store, address, federation))
+
+
+@main.command()
+@_file
+@_set
+@click.option("--boards", type=click.IntRange(1, 500), default=4, show_default=True,
+              help="Board daemons; the clients are shared out among them.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
+              help="Training processes of each board.")  # fmt: skip
+@_name
+@_place
+def lab(
+    file: Path,
+    overrides: tuple[str, ...],
+    boards: int,
+    workers: int,
+    name: str | None,
+    runs: Path,
+    plain: bool,
+) -> None:
+    """Run an experiment on this machine: a private broker, boards as processes, and all.
+
+    \b
+    Example: fl-server lab examples/demo.toml --boards 4
+    """
+    place = launch.Place(runs, plain)
+    store = launch.find_or_create(place, load_experiment(file, overrides), name)
+    _exit(finished=launch.lab(place, store, boards=boards, workers=workers))
+
+
+@main.command()
+@_file
+@_set
+@click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True,
+              help="Train clients side by side; the results are the same.")  # fmt: skip
+@_name
+@_place
+def simulate(
+    file: Path,
+    overrides: tuple[str, ...],
+    processes: int,
+    name: str | None,
+    runs: Path,
+    plain: bool,
+) -> None:
+    """Run an experiment without a broker; gives the same bits as over the wire.
+
+    \b
+    Example: fl-server simulate examples/demo.toml --processes 2
+    """
+    place = launch.Place(runs, plain)
+    store = launch.find_or_create(place, load_experiment(file, overrides), name)
+    _exit(finished=launch.simulate(place, store, processes=processes))
+
+
+@main.command()
+@click.argument(
+    "file", metavar="FILE", type=click.Path(path_type=Path), default="experiment.toml"
+)
+def init(file: Path) -> None:
+    """Write an experiment file with every setting, its default and what it means.
+
+    \b
+    Example: fl-server init my-experiment.toml
+    """
+    if file.exists():
+        raise UsageError(f"{file} is already there; it is not overwritten")
+    try:
+        file.write_text(write_text(Experiment()), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}") from error
+    click.echo(f"wrote {file}; run it with: fl-server lab {file}")
+
+
+@main.command()
+@_file
+@_set
+def check(file: Path, overrides: tuple[str, ...]) -> None:
+    """Say whether an experiment file is right, and what it means with all defaults.
+
+    \b
+    Example: fl-server check examples/demo.toml
+    """
+    click.echo(write_text(load_experiment(file, overrides)), nl=False)
+
+
+def _exit(*, finished: bool) -> None:
+    sys.exit(0 if finished else INTERRUPTED)

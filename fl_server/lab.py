@@ -1,0 +1,174 @@
+"""The whole testbed on one machine: a private broker, the boards as processes, one command.
+
+Runs the same programs as a real fleet; everything it started ends with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from common.errors import BrokerError, FedbedError
+from common.link import Address
+
+START_SECONDS = 20.0
+STOP_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Lab:
+    """A broker and boards of our own; a context manager that leaves nothing running."""
+
+    def __init__(self, folder: Path, clients: Sequence[int], boards: int, workers: int) -> None:
+        self.folder = folder
+        self._shares = share_out(clients, boards)
+        self._workers = workers
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._logs: list[IO[bytes]] = []
+        self.address = Address()
+
+    def __enter__(self) -> Lab:
+        try:
+            self._start_broker()
+            for board, clients in self._shares.items():
+                self._start_board(board, clients)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def boards(self) -> tuple[str, ...]:
+        """The names of the boards."""
+        return tuple(self._shares)
+
+    def pid(self, name: str) -> int:
+        """The process of a board, or of "broker"."""
+        return self._processes[name].pid
+
+    def _start_broker(self) -> None:
+        """On a port that was free a moment ago; if somebody was faster, on another."""
+        for _ in range(3):
+            self.address = Address("127.0.0.1", _free_port())
+            process = self._spawn(
+                "broker",
+                *("-m", "broker", "up", "--port", str(self.address.port)),
+                *("--folder", str(self.folder / "broker")),
+            )
+            if _answers(self.address, process):
+                return
+            self._stop_one("broker")
+        words = (self.folder / "broker.log").read_text(errors="replace").strip()
+        raise BrokerError(
+            f"the lab's broker did not start: {words.splitlines()[-1:] or 'no word'}"
+        )
+
+    def _start_board(self, board: str, clients: Sequence[int]) -> None:
+        self._spawn(
+            board,
+            *("-m", "fl_client", "run", "--broker", str(self.address), "--board", board),
+            *("--clients", ",".join(map(str, clients)), "--workers", str(self._workers)),
+            *("--state", str(self.folder / board)),
+        )
+
+    def restart_board(self, board: str) -> None:
+        """Start a board that has died again."""
+        self._start_board(board, self._shares[board])
+
+    def _spawn(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        output = (self.folder / f"{name}.log").open("ab")
+        self._logs.append(output)
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # Ctrl-C is for the coordinator, which then stops the lab
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+        )
+        self._processes[name] = process
+        return process
+
+    def check(self) -> None:
+        """Raise if the broker or a board has ended by itself and cannot come back."""
+        for name, process in self._processes.items():
+            if process.poll() is not None and process.returncode > 0:
+                log_path = self.folder / f"{name}.log"
+                words = log_path.read_text(errors="replace").strip().splitlines()
+                raise FedbedError(f"{name} has ended: {words[-1] if words else 'no word'}")
+
+    def killed(self) -> tuple[str, ...]:
+        """Boards that a signal has ended."""
+        return tuple(
+            name
+            for name, process in self._processes.items()
+            if name in self._shares and (process.poll() or 0) < 0
+        )
+
+    def stop(self) -> None:
+        """End every process: first politely, all at once, then surely."""
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for name in reversed(list(self._processes)):
+            self._stop_one(name)
+        for output in self._logs:
+            output.close()
+        self._logs.clear()
+
+    def _stop_one(self, name: str) -> None:
+        process = self._processes.pop(name)
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            log.warning("%s did not stop in time and was killed", name)
+            process.kill()
+            process.wait()
+
+
+def share_out(clients: Sequence[int], boards: int) -> dict[str, tuple[int, ...]]:
+    """Clients to boards b1, b2, ...: neighbours together, sizes as equal as possible."""
+    count = min(boards, len(clients))
+    cuts = [len(clients) * at // count for at in range(count + 1)]
+    return {f"b{at + 1}": tuple(clients[cuts[at] : cuts[at + 1]]) for at in range(count)}
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+def _answers(address: Address, process: subprocess.Popen[bytes]) -> bool:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            socket.create_connection((address.host, address.port), 1.0).close()
+        except OSError:
+            try:
+                process.wait(0.02)
+            except subprocess.TimeoutExpired:
+                continue
+        else:
+            return True
+    return False
+
+
+def _die_with_parent() -> None:
+    """Linux: get SIGTERM when the lab dies, however it dies."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)

@@ -1,0 +1,199 @@
+"""Starting and going on: from what a person asked for to a run that is on its way."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.blueprint import participants_of
+from common.config import Experiment
+from common.datasets import require_dataset
+from common.errors import FedbedError, StoreError, UsageError
+from common.ids import check_name
+from common.link import Address, probe
+from common.storage import FolderLock
+from fl_server.dashboard import Lines, Screen, make_display, show_summary
+from fl_server.lab import Lab
+from fl_server.service import Coordinator
+from fl_server.simulate import Simulation
+from fl_server.store import RunStore, create_run, free_name, has_run
+
+WATCH_SECONDS = 1.0
+RESTART_AFTER = 4  # looks at a killed board before it is started again
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where runs are kept and how they are shown."""
+
+    runs: Path
+    plain: bool = False
+
+
+def find_or_create(place: Place, experiment: Experiment, name: str | None) -> RunStore:
+    """A new run, or the unfinished one of that name if it is of the same experiment."""
+    wanted = name or free_name(place.runs, experiment.experiment.name)
+    check_name(wanted, "--run")
+    if not has_run(place.runs, wanted):
+        return create_run(place.runs, wanted, experiment)
+    store = RunStore(place.runs / wanted)
+    if store.finished:
+        raise UsageError(
+            f"run {wanted!r} is finished, see {store.folder}; choose another --run"
+        )
+    if store.experiment() != experiment:
+        raise UsageError(
+            f"run {wanted!r} is unfinished and of another experiment ({store.folder}/"
+            "experiment.toml); choose another --run, or go on with: fl-server resume "
+            f"{wanted}"
+        )
+    return store
+
+
+def find_unfinished(place: Place, name: str) -> RunStore:
+    """The run of that name, to go on with."""
+    folder = place.runs / name
+    if not has_run(place.runs, name):
+        known = sorted(path.parent.name for path in place.runs.glob("*/run.json"))
+        listed = f"there are {', '.join(known[-8:])}" if known else "there is none"
+        raise UsageError(f"no run {name!r} in {place.runs}; {listed}")
+    store = RunStore(folder)
+    if store.finished:
+        raise UsageError(f"run {name!r} is finished; its results are in {folder}")
+    return store
+
+
+def run(place: Place, store: RunStore, address: Address, federation: str) -> bool:
+    """Coordinate a run over a broker; False if it was interrupted."""
+    with _at_work(place, store) as display:
+        probe(address)
+        coordinator = Coordinator(
+            store, address, federation=federation, observe=display.observe
+        )
+        with _stopped_by_signals(coordinator.stop):
+            finished = coordinator.run()
+    return _conclude(
+        display, store, finished=finished, how=f"fl-server resume {store.folder.name}"
+    )
+
+
+def lab(place: Place, store: RunStore, *, boards: int, workers: int) -> bool:
+    """The whole testbed here; False if it was interrupted."""
+    experiment = store.experiment()
+    require_dataset(experiment.data.dataset)
+    folder = store.folder / "lab"
+    earlier = len(list(folder.glob("b[0-9]*/daemon.json")))
+    if earlier and earlier != min(boards, len(participants_of(experiment))):
+        raise UsageError(f"run {store.folder.name!r} was started with --boards {earlier}")
+    with _at_work(place, store) as display:
+        with Lab(folder, participants_of(experiment), boards, workers) as testbed:
+            coordinator = Coordinator(
+                store, testbed.address, federation="fl", observe=display.observe
+            )
+            with _watched(testbed, coordinator), _stopped_by_signals(coordinator.stop):
+                finished = coordinator.run()
+        if finished:
+            _keep_only_logs(folder)
+    how = f"fl-server lab --run {store.folder.name} with the same experiment and boards"
+    return _conclude(display, store, finished=finished, how=how)
+
+
+def simulate(place: Place, store: RunStore, *, processes: int) -> bool:
+    """The run in this process, without a broker."""
+    require_dataset(store.experiment().data.dataset)
+    with _at_work(place, store) as display:
+        shards = place.runs / ".shards"
+        Simulation(store, processes=processes, shards=shards, observe=display.observe).run()
+        shutil.rmtree(store.folder / "clients", ignore_errors=True)
+    return _conclude(display, store, finished=True, how="")
+
+
+@contextmanager
+def _at_work(place: Place, store: RunStore) -> Iterator[Screen | Lines]:
+    """The run's folder locked, its log open, a display on."""
+    with FolderLock(store.folder, f"a coordinator of run {store.folder.name!r}"):
+        handler = logging.FileHandler(store.folder / "server.log")
+        handler.setFormatter(
+            logging.Formatter("%(asctime)s %(levelname).1s %(name)s: %(message)s")
+        )
+        root = logging.getLogger()
+        root.addHandler(handler)
+        root.setLevel(logging.INFO)
+        try:
+            with make_display(store.folder.name, plain=place.plain) as display:
+                yield display
+        finally:
+            root.removeHandler(handler)
+            handler.close()
+
+
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """The first Ctrl-C asks politely, the second is Python's own."""
+    previous: dict[int, Any] = {}  # what signal.signal takes and gives
+
+    def ask(number: int, _frame: object) -> None:
+        signal.signal(number, previous[number])
+        stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        previous[number] = signal.signal(number, ask)
+    try:
+        yield
+    finally:
+        for caught, handler in previous.items():
+            signal.signal(caught, handler)
+
+
+@contextmanager
+def _watched(testbed: Lab, coordinator: Coordinator) -> Iterator[None]:
+    """Killed boards are started again, as on a real fleet; what gave up ends the run."""
+    done = threading.Event()
+
+    def watch() -> None:
+        dead: dict[str, int] = {}
+        while not done.wait(WATCH_SECONDS):
+            try:
+                testbed.check()
+                for board in testbed.killed():
+                    dead[board] = dead.get(board, 0) + 1
+                    if dead[board] >= RESTART_AFTER:
+                        del dead[board]
+                        testbed.restart_board(board)
+            except (FedbedError, OSError) as error:
+                coordinator.fail(StoreError(str(error)))
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _keep_only_logs(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _conclude(display: Screen | Lines, store: RunStore, *, finished: bool, how: str) -> bool:
+    if finished:
+        show_summary(display.view)
+    else:
+        log.info("interrupted")
+        display.say(
+            f"stopped; nothing is lost: go on with: {how} (results so far: {store.folder})"
+        )
+    return finished
