@@ -50,6 +50,7 @@ def decode(data: bytes, kind: type[W]) -> W:
     if kind in (Connected, TrainDetail):
         _check_protocol(data)
     try:
+        data.decode()  # msgspec does not look into what it passes on as `Raw`
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"not a valid {kind.__name__}: {error}") from error

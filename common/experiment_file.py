@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from common.algorithms import choices, find_builder, options_of
+from common.algorithms import choices, complete_options, find_builder, options_of
 from common.blueprint import check
 from common.config import AlgorithmSection, Experiment, Option, Section
 from common.errors import ConfigError
@@ -77,7 +77,10 @@ def parse_experiment(table: Mapping[str, Any]) -> Experiment:
         values[name] = _parse_section(name, kind, inner)
     experiment = Experiment(**values)
     check(experiment)
-    return experiment
+    chosen = experiment.algorithm
+    options = complete_options(chosen.name, chosen.options)
+    algorithm = AlgorithmSection(name=chosen.name, options=options)
+    return msgspec.structs.replace(experiment, algorithm=algorithm)
 
 
 def _parse_section(name: str, kind: type[Section], inner: dict[str, Any]) -> Section:
@@ -140,15 +143,14 @@ def _place(path: Path, text: str, overrides: Iterable[str], message: str) -> str
 
 def _line_of(text: str, section: str, key: str | None) -> int | None:
     """The line of a key in its section; without a key, that of the section's header."""
+    wanted = {(section, key)} if key else {(section, ""), ("", section)}
     place = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[+\s*(\w+)\s*\]", line):
             place = header[1]
-            if place == section and key is None:
-                return number
-        elif entry := re.match(r"\s*(\w+)\s*=", line):
-            if (place, entry[1]) == ((section, key) if key else ("", section)):
-                return number
+        entry = re.match(r"\s*(\w+)\s*=", line)
+        if (header or entry) and (place, entry[1] if entry else "") in wanted:
+            return number
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -23,6 +24,8 @@ from common.orders import (
     TurnFailed,
 )
 
+RELEASE_SECONDS = 1.0  # for the last lines of a process that has ended
+
 
 @dataclass(slots=True, eq=False)
 class _Hand:
@@ -30,6 +33,7 @@ class _Hand:
     prepared: bool = False
     announce: bool = False  # whether the employer waits for its `Prepared`
     job: int | None = None
+    listener: threading.Thread | None = None
 
 
 class Pool:
@@ -83,6 +87,8 @@ class Pool:
         for hand in hands:
             hand.process.kill()
             hand.process.wait()
+            if hand.listener is not None:
+                hand.listener.join(RELEASE_SECONDS)
 
     def pids(self) -> tuple[int, ...]:
         """The processes, for tests and for curious people."""
@@ -105,7 +111,8 @@ class Pool:
         )
         hand = _Hand(process)
         self._hands.append(hand)
-        threading.Thread(target=self._listen, args=(hand,), daemon=True).start()
+        hand.listener = threading.Thread(target=self._listen, args=(hand,), daemon=True)
+        hand.listener.start()
         return hand
 
     def _send(self, hand: _Hand, order: Order) -> None:
@@ -117,13 +124,17 @@ class Pool:
             pass  # it has died; `_listen` reports that
 
     def _listen(self, hand: _Hand) -> None:
+        assert hand.process.stdin is not None
         assert hand.process.stdout is not None
-        for line in hand.process.stdout:
-            report = msgspec.json.decode(line, type=Report)
-            if self._note(hand, report):
-                self._post(report)
+        with hand.process.stdout:
+            for line in hand.process.stdout:
+                report = msgspec.json.decode(line, type=Report)
+                if self._note(hand, report):
+                    self._post(report)
         code = hand.process.wait()
         with self._lock:
+            with contextlib.suppress(BrokenPipeError):  # an order that it did not live to read
+                hand.process.stdin.close()
             if hand not in self._hands:
                 return
             self._hands.remove(hand)

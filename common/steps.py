@@ -73,16 +73,18 @@ class StepStore:
             self.folder.mkdir(parents=True, exist_ok=True)
             remove_leftovers(self.folder)
             for home in sorted(self.folder.glob("client-*")):
-                client = int(home.name.removeprefix("client-"))
-                rounds = self.rounds(client)
-                found[client] = frozenset(n for n in rounds if self._is_whole(client, n))
+                name = home.name.removeprefix("client-")
+                if name.isdecimal():
+                    client = int(name)
+                    rounds = self.rounds(client)
+                    found[client] = frozenset(n for n in rounds if self._is_whole(client, n))
         return found
 
     def rounds(self, client: int) -> frozenset[int]:
         """The rounds a client has a step of, whole or not."""
         home = self.folder / f"client-{client:06d}"
         names = (path.name.removeprefix("step-") for path in home.glob("step-*"))
-        return frozenset(int(name) for name in names if name.isdigit())
+        return frozenset(int(name) for name in names if name.isdecimal())
 
     def _is_whole(self, client: int, number: int) -> bool:
         try:
@@ -113,7 +115,7 @@ class StepStore:
         path = self._path(client, number) / "step.json"
         try:
             record = msgspec.json.decode(path.read_bytes(), type=StepRecord)
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise StoreError(f"{path} is damaged: {error}") from error
         if (record.run, record.client, record.round) != (self.run, client, number):
             raise StoreError(f"{path} belongs to another step")

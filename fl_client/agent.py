@@ -16,8 +16,9 @@ What `current_round` lists as safe or measured has arrived for good.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 import msgspec
 
@@ -64,6 +65,9 @@ RESEND_SECONDS = 3.0
 MISSING_SECONDS = 3.0
 RETRY_SECONDS = 5.0
 RETRY_AT_MOST = 60.0
+DOWNLOADS = 2  # complete models that are kept on disk
+
+Said = TypeVar("Said", CurrentRound, Selected)
 
 
 def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
@@ -109,16 +113,33 @@ def _note_message(
     match message:
         case TrainDetail():
             return replace(state, detail=message)
-        case CurrentRound():
-            return replace(state, current=_newer(state.current, message))
-        case Selected():
-            return replace(state, selected=message)
+        case CurrentRound(run=run):
+            newer = _newer(state.current.get(run), message)
+            return replace(state, current={**_of_open_run(state, state.current), run: newer})
+        case Selected(run=run):
+            if _is_outdated(state, message):
+                return state
+            others = _of_open_run(state, state.selected)
+            return replace(state, selected={**others, run: message})
         case TrainEnd():
-            return replace(state, ended=message.run)
+            return replace(state, ended=state.ended | {message.run})
+
+
+def _of_open_run(state: State, known: Mapping[str, Said]) -> dict[str, Said]:
+    wanted = state.detail.run if state.detail is not None else None
+    return {run: message for run, message in known.items() if run == wanted}
+
+
+def _is_outdated(state: State, message: Selected) -> bool:
+    """Whether it is of a round before the one that all other messages speak of."""
+    known, current = state.selected.get(message.run), state.current.get(message.run)
+    if known is None or current is None:
+        return False
+    return message.round < known.round == current.round
 
 
 def _newer(known: CurrentRound | None, message: CurrentRound) -> CurrentRound:
-    if known is None or known.run != message.run:
+    if known is None:
         return message
     old, new = (known.incarnation, known.round), (message.incarnation, message.round)
     if old != new:
@@ -131,7 +152,9 @@ def _newer(known: CurrentRound | None, message: CurrentRound) -> CurrentRound:
 
 
 def _note_part(state: State, part: GotPart) -> State:
-    weights = state.weights | {(part.run, part.round)} if part.complete else state.weights
+    weights, key = state.weights, (part.run, part.round)
+    if part.complete:
+        weights = (*(other for other in weights if other != key), key)[-DOWNLOADS:]
     work = state.work
     if work is not None and work.run == part.run:
         work = replace(work, part_at=part.now)
@@ -141,10 +164,10 @@ def _note_part(state: State, part: GotPart) -> State:
 def _note_loss(state: State, client: int, number: int) -> State:
     if state.work is None:
         return state
-    left = state.work.steps.get(client, frozenset()) - {number}
-    return replace(
-        state, work=replace(state.work, steps={**state.work.steps, client: left}, sent={})
-    )
+    work, gone = state.work, ("train", client, number)
+    left = work.steps.get(client, frozenset()) - {number}
+    sent = {place: at for place, at in work.sent.items() if place != gone}
+    return replace(state, work=replace(work, steps={**work.steps, client: left}, sent=sent))
 
 
 def _note_work(
@@ -175,9 +198,10 @@ def _note_work(
 
 def _note_trained(state: State, work: Work, event: Trained) -> tuple[State, tuple[Action, ...]]:
     client, number = event.job.client, event.job.round
-    there = work.steps.get(client, frozenset())
-    accepted = state.current.accepted.get(client) if state.current is not None else None
-    kept = steps_to_keep(there, number, accepted)
+    kept = work.steps.get(client, frozenset()) | {number}
+    current = state.current.get(work.run)
+    if current is not None and current.round == number:  # else it is late: others may be newer
+        kept = steps_to_keep(kept, number, current.accepted.get(client))
     work = replace(
         work,
         steps={**work.steps, client: kept},
@@ -219,29 +243,30 @@ def _note_failure(
 
 def _advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Action, ...]]:
     state, switched = _switch_run(state, now)
-    work, current, selected = state.work, state.current, state.selected
-    if work is None or current is None or selected is None:
+    work = state.work
+    if work is None:
         return state, switched
-    if not work.run == current.run == selected.run or current.round != selected.round:
+    current, selected = state.current.get(work.run), state.selected.get(work.run)
+    if current is None or selected is None or current.round != selected.round:
         return state, switched
     work, cancelled = _drop_old_rounds(work, current.round)
     if (work.run, current.round) in state.weights:
         work, started = _start_jobs(policy, work, current, selected, now)
     else:
         work, started = _ask_for_weights(policy, work, current, selected, now)
-    work, sent = _send(policy, work, current, now)
+    work, sent = _send(policy, work, current, selected, now)
     return replace(state, work=work), (*switched, *cancelled, *started, *sent)
 
 
 def _switch_run(state: State, now: float) -> tuple[State, tuple[Action, ...]]:
     detail = state.detail
-    wanted = detail.run if detail is not None and detail.run != state.ended else ""
+    wanted = detail.run if detail is not None and detail.run not in state.ended else ""
     actions: tuple[Action, ...] = ()
     if state.work is not None and state.work.run != wanted:
         actions = (CloseRun(state.work.run),)
-        kept = frozenset(key for key in state.weights if key[0] == wanted)
-        state = replace(state, work=None, weights=kept)
+        state = replace(state, work=None)
     if state.opening and state.opening != wanted:
+        actions = (CloseRun(state.opening),)
         state = replace(state, opening="")
     if detail is None or not wanted or state.work is not None or state.opening:
         return state, actions
@@ -331,11 +356,11 @@ def _ask_for_weights(
 
 
 def _send(
-    policy: Policy, work: Work, current: CurrentRound, now: float
+    policy: Policy, work: Work, current: CurrentRound, selected: Selected, now: float
 ) -> tuple[Work, tuple[Action, ...]]:
     actions: list[Action] = []
     sent = dict(work.sent)
-    for client in policy.clients:
+    for client in sorted(set(policy.clients).intersection(selected.clients)):
         there = current.round in work.steps.get(client, ())
         place: Place = ("train", client, current.round)
         due = now - sent.get(place, -math.inf) >= RESEND_SECONDS

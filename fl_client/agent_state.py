@@ -70,13 +70,18 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the board has heard, in whatever order, and the run it works on."""
+    """What the board has heard, in whatever order, and the run it works on.
+
+    `current` and `selected` have a message per run: for the run of `detail` and one other, so
+    that a word of an old run cannot displace what is known of the new one. `weights` are the
+    (run, round) of the complete models on disk, the newest last.
+    """
 
     detail: TrainDetail | None = None
-    current: CurrentRound | None = None
-    selected: Selected | None = None
-    weights: frozenset[tuple[str, int]] = frozenset()
-    ended: str = ""
+    current: Mapping[str, CurrentRound] = field(default_factory=dict)
+    selected: Mapping[str, Selected] = field(default_factory=dict)
+    weights: tuple[tuple[str, int], ...] = ()
+    ended: frozenset[str] = frozenset()
     opening: str = ""
     reopen_at: float = -math.inf
     work: Work | None = None

@@ -141,9 +141,9 @@ def draw(view: View, now: float) -> RenderableType:
 
 def _progress(view: View, now: float) -> RenderableType:
     grid = Table.grid(expand=True, padding=(0, 1))
-    grid.add_column(ratio=0)
+    grid.add_column(no_wrap=True)
     grid.add_column(ratio=1)
-    grid.add_column(justify="right")
+    grid.add_column(justify="right", no_wrap=True)
     at = f"round {min(view.number, view.rounds)}/{view.rounds}" if view.number else view.phase
     if view.number > view.rounds:
         at = view.phase

@@ -82,7 +82,9 @@ def run(place: Place, store: RunStore, address: Address, federation: str) -> boo
         with _stopped_by_signals(coordinator.stop):
             finished = coordinator.run()
     return _conclude(
-        display, store, finished=finished, how=f"fl-server resume {store.folder.name}"
+        display,
+        finished=finished,
+        how=f"fl-server resume {store.folder.name} --runs {place.runs} --broker {address}",
     )
 
 
@@ -103,8 +105,9 @@ def lab(place: Place, store: RunStore, *, boards: int, workers: int) -> bool:
                 finished = coordinator.run()
         if finished:
             _keep_only_logs(folder)
-    how = f"fl-server lab --run {store.folder.name} with the same experiment and boards"
-    return _conclude(display, store, finished=finished, how=how)
+    again = f"{store.folder}/experiment.toml --run {store.folder.name} --runs {place.runs}"
+    how = f"fl-server lab {again} --boards {boards}"
+    return _conclude(display, finished=finished, how=how)
 
 
 def simulate(place: Place, store: RunStore, *, processes: int) -> bool:
@@ -114,7 +117,7 @@ def simulate(place: Place, store: RunStore, *, processes: int) -> bool:
         shards = place.runs / ".shards"
         Simulation(store, processes=processes, shards=shards, observe=display.observe).run()
         shutil.rmtree(store.folder / "clients", ignore_errors=True)
-    return _conclude(display, store, finished=True, how="")
+    return _conclude(display, finished=True, how="")
 
 
 @contextmanager
@@ -188,12 +191,10 @@ def _keep_only_logs(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _conclude(display: Screen | Lines, store: RunStore, *, finished: bool, how: str) -> bool:
+def _conclude(display: Screen | Lines, *, finished: bool, how: str) -> bool:
     if finished:
         show_summary(display.view)
     else:
         log.info("interrupted")
-        display.say(
-            f"stopped; nothing is lost: go on with: {how} (results so far: {store.folder})"
-        )
+        display.say(f"stopped; nothing is lost. Go on with: {how}")
     return finished

@@ -41,10 +41,10 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """Waiting for participants; after a restart no longer than `grace`."""
+    """Waiting for participants: before the first round, and for those a restarted coordinator
+    has not met yet before its next one (no longer than `grace`)."""
 
     since: float
-    restarted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class Working:
     rejected: frozenset[int] = frozenset()
     failed: Mapping[int, float] = field(default_factory=dict)
     said: float = -math.inf
+    repeated: float = -math.inf
     gap: float = REPEAT_SECONDS
     unsaid: bool = False
     weights_said: float = -math.inf
@@ -100,13 +101,25 @@ Phase: TypeAlias = Gathering | Working | Closing | Finished
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything the coordinator decides on."""
+    """Everything the coordinator decides on; `started` is when this one began."""
 
     phase: Phase
     incarnation: int = 1
     done: int = 0
     boards: Mapping[str, Board] = field(default_factory=dict)
     accepted: Mapping[int, int] = field(default_factory=dict)
+    started: float = -math.inf
+
+    def registered(self, *, connected: bool = False) -> frozenset[int]:
+        """Clients that some board simulates (`connected`: a board that is there now)."""
+        boards = (b for b in self.boards.values() if b.lost_at is None or not connected)
+        return frozenset(client for board in boards for client in board.clients)
+
+    def owner(self, client: int) -> str | None:
+        """The board that simulates a client; one that is there before one that is lost."""
+        owners = [name for name, board in self.boards.items() if client in board.clients]
+        here = [name for name in owners if self.boards[name].lost_at is None]
+        return next(iter(here or owners), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +202,10 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Write down who is in this round; comes before anything of it is published."""
+    """Write down who is in this round; comes before anything of it is published.
+
+    A round that lacks updates may be opened again with more clients; its counts stay.
+    """
 
     number: int
     selected: tuple[int, ...]

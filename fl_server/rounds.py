@@ -1,9 +1,10 @@
 """PURE: when a round starts, whom it waits for, when it closes, when the run ends.
 
-    Gathering  enough participants connected                     -> Working(1)
+    Gathering  enough participants connected                     -> Working(n + 1)
     Working    every pending client has answered or is overdue,
                and at least `min_updates` updates are safe       -> Closing
-    Closing    Aggregated                                        -> Working(n + 1)
+    Working    ... but fewer are safe, and others are there      -> Working, others selected too
+    Closing    Aggregated                                        -> Gathering (and at once on)
     Closing    Aggregated, it was the round after the last, in
                which nobody trains and everybody tests           -> Finished
 
@@ -11,6 +12,9 @@ A client is overdue when its board has been lost (or has reported a failure) for
 `grace`, or when the round is older than `deadline`. Only when a round closes is it decided who
 was dropped; until then everybody may still come back. Round n trains on, and tests, the model
 that n - 1 rounds have made.
+
+Where the run is, is said again while somebody is waited for: soon to boards that gave no sign
+in this round, and now and then in any case, for nobody knows what else a board has lost.
 """
 
 from __future__ import annotations
@@ -56,7 +60,7 @@ from fl_server.round_state import (
     Tick,
     Working,
 )
-from fl_server.selection import choose
+from fl_server.selection import choose, draw, enough, is_overdue, not_given_up
 
 REPEAT_AT_MOST = 30.0
 CONFIRM_SECONDS = 1.0
@@ -64,7 +68,7 @@ CONFIRM_SECONDS = 1.0
 
 def start(*, incarnation: int, now: float) -> State:
     """A run that has not begun."""
-    return State(Gathering(now), incarnation)
+    return State(Gathering(now), incarnation, started=now)
 
 
 def resume(
@@ -77,10 +81,10 @@ def resume(
     now: float,
 ) -> State:
     """A run as a stopped coordinator left it on disk: `done` rounds, maybe one open."""
-    phase: Phase = Gathering(now, restarted=done > 0)
+    phase: Phase = Gathering(now)
     if opened is not None:
         phase = Working(opened.number, opened.selected, opened.testers, now, safe)
-    return State(phase, incarnation, done, {}, dict(accepted))
+    return State(phase, incarnation, done, {}, dict(accepted), now)
 
 
 def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
@@ -102,7 +106,7 @@ def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Acti
         case Strayed():
             return _unsaid(state), ()
         case Aggregated(number, now):
-            return _note_aggregated(policy, state, number, now)
+            return _note_aggregated(policy, state, number)
         case Reconnected(now):
             return _say_everything(policy, state, now)
         case Tick():
@@ -133,15 +137,15 @@ def _note_connected(
     if not message.connected:
         if known is None or not same or known.lost_at is not None:
             return state, ()
-        lost = replace(known, lost_at=now)
+        lost = replace(known, lost_at=now, session=message.session)
         text = f"board {message.board} is lost (clients {show_ids(known.clients)})"
         return _with_board(state, message.board, lost), (Note("lost", text, message.board),)
     mine = tuple(sorted(set(message.clients) & set(policy.participants)))
-    board = Board(
-        message.instance, message.session, mine, None, known.heard if known and same else 0
-    )
-    notes = _greet(message, known, mine)
-    return _with_board(state, message.board, board), notes
+    heard = known.heard if known and same and message.session == known.session else 0
+    if isinstance(state.phase, Working) and not heard:
+        state = replace(state, phase=replace(state.phase, gap=REPEAT_SECONDS))
+    board = Board(message.instance, message.session, mine, None, heard)
+    return _with_board(state, message.board, board), _greet(message, known, mine)
 
 
 def _greet(message: Connected, known: Board | None, mine: tuple[int, ...]) -> tuple[Note, ...]:
@@ -167,23 +171,19 @@ def _note_info(
     phase = state.phase
     if info.run != policy.run or not isinstance(phase, Working) or info.round != phase.number:
         return _unsaid(state), ()
-    if _owner(state, info.client) != info.board:
-        return state, ()
-    heard = _with_board(
-        state, info.board, replace(state.boards[info.board], heard=phase.number)
-    )
+    known = state.owner(info.client) == info.board
+    heard = _hear(state, info.client) if known else state
     if info.state == "missing":
         if now - phase.weights_said < REPEAT_SECONDS:
             return heard, ()
-        return replace(heard, phase=replace(phase, weights_said=now)), (
-            SendWeights(phase.number),
-        )
-    if info.state == "failed":
-        failed = {**phase.failed, info.client: phase.failed.get(info.client, now)}
+        asked = replace(phase, weights_said=now)
+        return replace(heard, phase=asked), (SendWeights(phase.number),)
+    if info.state == "failed" and known:
+        failed = {info.client: now, **phase.failed}
         text = f"client {info.client} on board {info.board} failed: {info.problem}"
         note = Note("failed", text, info.board, info.client)
         return replace(heard, phase=replace(phase, failed=failed)), (note,)
-    if info.client in phase.failed:
+    if info.state == "trained" and known:  # a new attempt alone is no success
         failed = {c: at for c, at in phase.failed.items() if c != info.client}
         return replace(heard, phase=replace(phase, failed=failed)), ()
     return heard, ()
@@ -199,7 +199,7 @@ def _note_metrics(
         return _unsaid(state), ()
     measured = phase.measured | {message.client}
     counted = replace(state, phase=replace(phase, measured=measured, unsaid=True))
-    return _hear(counted, message), (Tell(message),)
+    return _hear(counted, message.client), (Tell(message),)
 
 
 def _note_update(state: State, event: Stored | Rejected) -> tuple[State, tuple[Action, ...]]:
@@ -218,7 +218,7 @@ def _note_update(state: State, event: Stored | Rejected) -> tuple[State, tuple[A
 
 
 def _note_aggregated(
-    policy: Policy, state: State, number: int, now: float
+    policy: Policy, state: State, number: int
 ) -> tuple[State, tuple[Action, ...]]:
     phase = state.phase
     if not isinstance(phase, Closing) or phase.number != number:
@@ -226,13 +226,14 @@ def _note_aggregated(
     if number > policy.rounds:
         reason = "finished"
         end = Publish(TrainEnd(run=policy.run, reason=reason))
-        return replace(state, phase=Finished(reason)), (end, Finish(reason))
+        return replace(state, phase=Finished(reason)), (Finish(reason), end)
     accepted = {**state.accepted, **dict.fromkeys(phase.used, number)}
-    return _open(policy, replace(state, accepted=accepted, done=number), number + 1, now)
+    between = Gathering(state.started)
+    return replace(state, phase=between, accepted=accepted, done=number), ()
 
 
-def _hear(state: State, message: ClientMetrics) -> State:
-    owner = _owner(state, message.client)
+def _hear(state: State, client: int) -> State:
+    owner = state.owner(client)
     if owner is None or not isinstance(state.phase, Working):
         return state
     return _with_board(state, owner, replace(state.boards[owner], heard=state.phase.number))
@@ -248,33 +249,26 @@ def _with_board(state: State, name: str, board: Board) -> State:
     return replace(state, boards={**state.boards, name: board})
 
 
-def _owner(state: State, client: int) -> str | None:
-    """The board that simulates a client; one that is there before one that is lost."""
-    owners = [name for name, board in state.boards.items() if client in board.clients]
-    here = [name for name in owners if state.boards[name].lost_at is None]
-    return next(iter(here or owners), None)
-
-
 # what has become due
 
 
 def _advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Action, ...]]:
     match state.phase:
-        case Gathering():
-            return _try_to_begin(policy, state, now)
+        case Gathering(since):
+            return _try_to_begin(policy, state, since, now)
         case Working() as phase:
-            if _may_close(policy, state, phase, now):
-                return _close(policy, state, phase)
-            return _repeat(policy, state, phase, now)
+            return _try_to_close(policy, state, phase, now)
         case Closing() | Finished():
             return state, ()
 
 
-def _try_to_begin(policy: Policy, state: State, now: float) -> tuple[State, tuple[Action, ...]]:
-    assert isinstance(state.phase, Gathering)
-    here = len(registered(state, connected=True))
-    tired = state.phase.restarted and now - state.phase.since >= policy.grace and here > 0
-    if here < policy.start_with and not tired:
+def _try_to_begin(
+    policy: Policy, state: State, since: float, now: float
+) -> tuple[State, tuple[Action, ...]]:
+    first = state.done == 0
+    there = len(state.registered(connected=first))
+    tired = not first and now - since >= policy.grace
+    if there < enough(policy) or (there < policy.start_with and not tired):
         return state, ()
     return _open(policy, state, state.done + 1, now)
 
@@ -282,40 +276,54 @@ def _try_to_begin(policy: Policy, state: State, now: float) -> tuple[State, tupl
 def _open(
     policy: Policy, state: State, number: int, now: float
 ) -> tuple[State, tuple[Action, ...]]:
-    everybody = registered(state)
-    patient = (
-        frozenset(c for c in everybody if not _given_up(policy, state, c, now)) or everybody
-    )
+    here = not_given_up(policy, state, now)
+    candidates = here if len(here) >= enough(policy) else state.registered()
     selected: tuple[int, ...] = ()
     if number <= policy.rounds:
         selected = choose(
-            patient,
+            candidates,
             population=len(policy.participants),
             rate=policy.rate,
             seed=policy.seed,
             number=number,
         )
     due = (number - 1) % policy.evaluate_every == 0 or number > policy.rounds
-    testers = tuple(sorted(patient)) if due else ()
+    testers = tuple(sorted(candidates)) if due else ()
     opened = replace(state, phase=Working(number, selected, testers, now))
     said, actions = _say_everything(policy, opened, now)
     return said, (Open(number, selected, testers), *actions)
 
 
-def _may_close(policy: Policy, state: State, phase: Working, now: float) -> bool:
-    if any(not _overdue(policy, state, phase, client, now) for client in phase.pending):
-        return False
-    enough = min(policy.min_updates, len(phase.selected))
-    return len(phase.safe) >= enough or not phase.untrained
+def _try_to_close(
+    policy: Policy, state: State, phase: Working, now: float
+) -> tuple[State, tuple[Action, ...]]:
+    if not all(is_overdue(policy, state, phase, client, now) for client in phase.pending):
+        return _repeat(policy, state, phase, now)
+    lacking = min(enough(policy), len(phase.selected)) - len(phase.safe)
+    if lacking <= 0 or not phase.untrained:
+        return _close(policy, state, phase)
+    others = not_given_up(policy, state, now).difference(phase.selected)
+    if not others:
+        return _repeat(policy, state, phase, now)
+    called = draw(others, lacking, seed=policy.seed, number=phase.number)
+    selected = tuple(sorted({*phase.selected, *called}))
+    text = f"round {phase.number} lacks updates: clients {show_ids(called)} train instead"
+    more = replace(state, phase=replace(phase, selected=selected, opened=now))
+    said, actions = _say_everything(policy, more, now)
+    opened = Open(phase.number, selected, phase.testers)
+    return said, (Note("called", text), opened, *actions)
 
 
 def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[Action, ...]]:
     used = tuple(sorted(phase.safe))
-    dropped = tuple(sorted(phase.pending))
+    dropped = tuple(sorted(phase.untrained))
     notes: tuple[Action, ...] = ()
     if dropped:
         text = f"round {phase.number} goes on without clients {show_ids(dropped)}"
         notes = (Note("dropped", text),)
+    if phase.untested:
+        text = f"round {phase.number} has no counts of clients {show_ids([*phase.untested])}"
+        notes += (Note("uncounted", text),)
     close = Close(phase.number, used, dropped, training=phase.number <= policy.rounds)
     return replace(state, phase=Closing(phase.number, used)), (*notes, close)
 
@@ -323,19 +331,21 @@ def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[A
 def _repeat(
     policy: Policy, state: State, phase: Working, now: float
 ) -> tuple[State, tuple[Action, ...]]:
+    silent = any(_is_silent(state, client, phase.number) for client in phase.pending)
+    if now - phase.repeated >= (phase.gap if silent else REPEAT_AT_MOST):
+        gap = min(2 * phase.gap, REPEAT_AT_MOST)
+        again = replace(phase, said=now, repeated=now, gap=gap, unsaid=False)
+        return replace(state, phase=again), (Announce(), *_where_we_are(policy, state, phase))
     if phase.unsaid and now - phase.said >= CONFIRM_SECONDS:
         said = replace(phase, unsaid=False, said=now)
         return replace(state, phase=said), _where_we_are(policy, state, phase)
-    silent = any(
-        board.lost_at is None
-        and board.heard != phase.number
-        and not phase.pending.isdisjoint(board.clients)
-        for board in state.boards.values()
-    )
-    if not silent or now - phase.said < phase.gap:
-        return state, ()
-    again = replace(phase, said=now, gap=min(2 * phase.gap, REPEAT_AT_MOST), unsaid=False)
-    return replace(state, phase=again), (Announce(), *_where_we_are(policy, state, phase))
+    return state, ()
+
+
+def _is_silent(state: State, client: int, number: int) -> bool:
+    owner = state.owner(client)
+    board = state.boards[owner] if owner is not None else None
+    return board is None or (board.lost_at is None and board.heard != number)
 
 
 def _say_everything(
@@ -343,7 +353,7 @@ def _say_everything(
 ) -> tuple[State, tuple[Action, ...]]:
     match state.phase:
         case Working() as phase:
-            said = replace(phase, said=now, weights_said=now, unsaid=False)
+            said = replace(phase, said=now, repeated=now, weights_said=now, unsaid=False)
             return replace(state, phase=said), (
                 Announce(),
                 SendWeights(phase.number),
@@ -374,15 +384,9 @@ def _where_we_are(policy: Policy, state: State, phase: Working) -> tuple[Action,
 # questions
 
 
-def registered(state: State, *, connected: bool = False) -> frozenset[int]:
-    """Participants that some board simulates (`connected`: a board that is there now)."""
-    boards = (b for b in state.boards.values() if b.lost_at is None or not connected)
-    return frozenset(client for board in boards for client in board.clients)
-
-
 def missing(policy: Policy, state: State) -> tuple[int, ...]:
     """Participants that no connected board simulates."""
-    return tuple(sorted(set(policy.participants) - registered(state, connected=True)))
+    return tuple(sorted(set(policy.participants) - state.registered(connected=True)))
 
 
 def wants(policy: Policy, state: State, *, run: str, number: int, client: int) -> bool:
@@ -391,17 +395,3 @@ def wants(policy: Policy, state: State, *, run: str, number: int, client: int) -
     if run != policy.run or not isinstance(phase, Working):
         return False
     return number == phase.number and client in phase.untrained
-
-
-def _given_up(policy: Policy, state: State, client: int, now: float) -> bool:
-    owner = _owner(state, client)
-    lost_at = state.boards[owner].lost_at if owner is not None else None
-    return lost_at is not None and now - lost_at >= policy.grace
-
-
-def _overdue(policy: Policy, state: State, phase: Working, client: int, now: float) -> bool:
-    if now - phase.opened >= policy.deadline or _given_up(policy, state, client, now):
-        return True
-    if client in phase.failed:
-        return now - phase.failed[client] >= policy.grace
-    return _owner(state, client) is None and now - phase.opened >= policy.grace

@@ -1,19 +1,55 @@
-"""PURE: which clients train in a round."""
+"""PURE: which clients train in a round, how many, and which are not waited for any more."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from common.rng import generator
+from fl_server.round_state import Policy, State, Working
 
 
 def choose(
     candidates: Collection[int], *, population: int, rate: float, seed: int, number: int
 ) -> tuple[int, ...]:
     """Draw `rate` of the population from the candidates; the same draw whenever it is made."""
-    wanted = max(1, round(rate * population))
+    return draw(candidates, _share(population, rate), seed=seed, number=number)
+
+
+def draw(
+    candidates: Collection[int], wanted: int, *, seed: int, number: int
+) -> tuple[int, ...]:
+    """Draw so many of the candidates (or all, if they are fewer) for a round."""
     ordered = sorted(candidates)
     if wanted >= len(ordered):
         return tuple(ordered)
     drawn = generator(seed, "selection", number).choice(len(ordered), wanted, replace=False)
     return tuple(sorted(ordered[index] for index in drawn))
+
+
+def _share(population: int, rate: float) -> int:
+    return max(1, round(rate * population))
+
+
+def enough(policy: Policy) -> int:
+    """How many clients a round of training must have."""
+    return min(policy.min_updates, _share(len(policy.participants), policy.rate))
+
+
+def not_given_up(policy: Policy, state: State, now: float) -> frozenset[int]:
+    """Registered clients whose board is there, or lost for less than `grace`."""
+    return frozenset(c for c in state.registered() if not _is_given_up(policy, state, c, now))
+
+
+def is_overdue(policy: Policy, state: State, phase: Working, client: int, now: float) -> bool:
+    """Whether a round may go on without a client."""
+    if now - phase.opened >= policy.deadline or _is_given_up(policy, state, client, now):
+        return True
+    if client in phase.failed:
+        return now - phase.failed[client] >= policy.grace
+    return state.owner(client) is None and now - phase.opened >= policy.grace
+
+
+def _is_given_up(policy: Policy, state: State, client: int, now: float) -> bool:
+    owner = state.owner(client)
+    lost_at = state.boards[owner].lost_at if owner is not None else None
+    return lost_at is not None and now - lost_at >= policy.grace

@@ -85,7 +85,7 @@ class Coordinator:
         self._assemblies: dict[int, Assembly] = {}
         self._said_waiting = -WAITING_SECONDS
         self._problems: dict[str, str] = {}
-        self._held: list[Heard] = []
+        self._held: list[Event] = []  # until nobody objects to our claim
         experiment = store.experiment()
         self._keeper = Keeper(store, experiment)
         incarnation = store.next_incarnation()
@@ -208,7 +208,7 @@ class Coordinator:
     def _feed(self, event: Event) -> None:
         if self._presence.claim.settled:
             self._conductor.feed(event)
-        elif isinstance(event, Heard):
+        elif not isinstance(event, Tick | Reconnected):
             self._held.append(event)
 
     def _hear(self, arrived: Arrived, now: float) -> None:

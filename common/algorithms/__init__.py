@@ -23,8 +23,15 @@ BUILDERS = {"fedavg": "common.algorithms.fedavg:fedavg"}
 
 def build(name: str, options: Mapping[str, Option]) -> Algorithm:
     """The algorithm of this name with these options."""
-    builder = find_builder(name)
-    known = options_of(builder)
+    algorithm: object = find_builder(name)(**complete_options(name, options))
+    if not isinstance(algorithm, Algorithm):
+        raise ConfigError(f"algorithm.name is {name!r}, which does not build an Algorithm")
+    return algorithm
+
+
+def complete_options(name: str, options: Mapping[str, Option]) -> dict[str, Any]:
+    """All options of an algorithm, checked: those given, and the defaults of the others."""
+    known = options_of(find_builder(name))
     for key in options:
         if key not in known:
             raise ConfigError(
@@ -44,10 +51,7 @@ def build(name: str, options: Mapping[str, Option]) -> Algorithm:
         if what.startswith("invalid enum value"):
             what = f"expected {choices(known[key][0])}"
         raise ConfigError(f"algorithm.{key} is {options[key]!r}; {what}") from error
-    algorithm: object = builder(**{key: getattr(checked, key) for key in known})
-    if not isinstance(algorithm, Algorithm):
-        raise ConfigError(f"algorithm.name is {name!r}, which does not build an Algorithm")
-    return algorithm
+    return {key: getattr(checked, key) for key in known}
 
 
 def find_builder(name: str) -> Callable[..., Algorithm]:

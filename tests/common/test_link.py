@@ -1,0 +1,446 @@
+from __future__ import annotations
+
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from broker.accounts import add_account
+from broker.config import BrokerConfig
+from broker.process import Broker, free_port
+from common.credentials import read_address
+from common.errors import BrokerError
+from common.link import (
+    MAX_PAYLOAD,
+    WINDOW,
+    Address,
+    Arrived,
+    Down,
+    Happening,
+    PahoLink,
+    Posted,
+    Refused,
+    Streamed,
+    Up,
+    probe,
+)
+from common.topics import Packet
+
+PATIENCE = 20.0
+H = TypeVar("H", bound=Happening)
+
+
+@pytest.fixture
+def links() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def address_of(broker: Broker) -> Address:
+    return Address(broker.host, broker.port)
+
+
+def no_will(federation: str) -> Callable[[int], Packet]:
+    return lambda connection: Packet(f"{federation}/will", b"%d" % connection, retain=False)
+
+
+def open_link(
+    address: Address, federation: str, *topics: str, name: str | None = None
+) -> PahoLink:
+    return PahoLink(
+        address,
+        name or f"{federation}-{secrets.token_hex(4)}",
+        subscribe=tuple(f"{federation}/{topic}" for topic in topics or ("none",)),
+        will=no_will(federation),
+    )
+
+
+def wait_for(link: PahoLink, kind: type[H], seconds: float = PATIENCE) -> H:
+    """The next happening of a kind; messages on the way are confirmed and passed over."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        happening = link.receive(left)
+        if isinstance(happening, Arrived):
+            link.confirm(happening)
+        if isinstance(happening, kind):
+            return happening
+    pytest.fail(f"no {kind.__name__} within {seconds} s")
+
+
+def all_within(link: PahoLink, seconds: float) -> list[Happening]:
+    end = time.monotonic() + seconds
+    found: list[Happening] = []
+    while (left := end - time.monotonic()) > 0:
+        happening = link.receive(left)
+        if isinstance(happening, Arrived):
+            link.confirm(happening)
+        if happening is not None:
+            found.append(happening)
+    return found
+
+
+def ready(link: PahoLink) -> PahoLink:
+    """Connected, and its subscriptions are in force: the broker has answered something."""
+    assert wait_for(link, Up).connection == 1
+    link.stream("ready", iter([Packet("ready/nobody", b"", retain=False)]))
+    assert wait_for(link, Streamed) == Streamed("ready")
+    return link
+
+
+def test_what_is_published_arrives(broker: Broker, federation: str, links: ExitStack) -> None:
+    link = links.enter_context(open_link(address_of(broker), federation, "a/+", "b"))
+    assert wait_for(link, Up) == Up(1)
+    assert link.publish(Packet(f"{federation}/a/1", b"one", retain=False))
+    assert link.publish(Packet(f"{federation}/c", b"not ours", retain=False))
+    assert link.publish(Packet(f"{federation}/b", b"two", retain=False))
+    got = [wait_for(link, Arrived) for _ in range(2)]
+    assert [(a.topic, a.payload, a.retained) for a in got] == [
+        (f"{federation}/a/1", b"one", False),
+        (f"{federation}/b", b"two", False),
+    ]
+    assert link.bytes_sent == len(b"onenot ourstwo")
+    assert link.bytes_received == len(b"onetwo")
+
+
+def test_what_was_stored_is_told_from_what_is_said_now(
+    broker: Broker, federation: str, links: ExitStack
+) -> None:
+    writer = links.enter_context(open_link(address_of(broker), federation, "state"))
+    wait_for(writer, Up)
+    writer.publish(Packet(f"{federation}/state", b"old", retain=True))
+    assert wait_for(writer, Arrived).retained is False
+    reader = links.enter_context(open_link(address_of(broker), federation, "state"))
+    first = wait_for(reader, Arrived)
+    assert (first.payload, first.retained) == (b"old", True)
+    writer.publish(Packet(f"{federation}/state", b"new", retain=True))
+    second = wait_for(reader, Arrived)
+    assert (second.payload, second.retained) == (b"new", False)
+
+
+CHILD = """
+import sys
+from common.link import Address, PahoLink, Up
+from common.topics import Packet
+port, federation = int(sys.argv[1]), sys.argv[2]
+link = PahoLink(
+    Address("127.0.0.1", port), federation + "-child", subscribe=(federation + "/x",),
+    will=lambda connection: Packet(federation + "/will", b"gone %d" % connection, retain=True),
+)
+while not isinstance(link.receive(20), Up):
+    pass
+print("up", flush=True)
+sys.stdin.readline()
+link.close()
+"""
+
+
+@contextmanager
+def child(broker: Broker, federation: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(broker.port), federation],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"up\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_the_will_of_a_killed_process_appears_within_five_seconds(
+    broker: Broker, federation: str, links: ExitStack
+) -> None:
+    watcher = ready(links.enter_context(open_link(address_of(broker), federation, "will")))
+    with child(broker, federation) as process:
+        process.send_signal(signal.SIGKILL)
+        will = wait_for(watcher, Arrived, 5.0)
+    assert (will.topic, will.payload) == (f"{federation}/will", b"gone 1")
+    late = links.enter_context(open_link(address_of(broker), federation, "will"))
+    stored = wait_for(late, Arrived)
+    assert (stored.payload, stored.retained) == (b"gone 1", True)
+
+
+@pytest.mark.slow
+def test_a_process_that_closes_its_link_leaves_no_will(
+    broker: Broker, federation: str, links: ExitStack
+) -> None:
+    watcher = ready(links.enter_context(open_link(address_of(broker), federation, "will")))
+    with child(broker, federation) as process:
+        process.communicate(b"\n", timeout=PATIENCE)
+        assert process.returncode == 0
+    assert all_within(watcher, 2.6) == []
+
+
+def test_a_stream_arrives_whole_and_its_end_is_said(
+    broker: Broker, federation: str, links: ExitStack
+) -> None:
+    sender = links.enter_context(open_link(address_of(broker), federation))
+    reader = ready(links.enter_context(open_link(address_of(broker), federation, "part/+")))
+    wait_for(sender, Up)
+    taken: list[int] = []
+
+    def packets() -> Iterator[Packet]:
+        for part in range(50):
+            taken.append(part)
+            yield Packet(f"{federation}/part/{part}", bytes([part]) * 100_000, retain=False)
+
+    sender.stream("model", packets())
+    assert len(taken) == WINDOW
+    sender.stream("model", packets())
+    assert len(taken) == WINDOW, "a stream that is on its way must not start again"
+    assert wait_for(sender, Streamed) == Streamed("model")
+    assert taken == list(range(50))
+    got = [wait_for(reader, Arrived) for _ in range(50)]
+    assert [a.payload for a in got] == [bytes([part]) * 100_000 for part in range(50)]
+
+
+def test_streams_share_one_window(broker: Broker, federation: str, links: ExitStack) -> None:
+    sender = links.enter_context(open_link(address_of(broker), federation))
+    wait_for(sender, Up)
+    taken = {"a": 0, "b": 0}
+
+    def packets(name: str) -> Iterator[Packet]:
+        for _ in range(20):
+            taken[name] += 1
+            yield Packet(f"{federation}/{name}", b"x" * 1000, retain=False)
+
+    sender.stream("a", packets("a"))
+    sender.stream("b", packets("b"))
+    assert taken == {"a": WINDOW, "b": 0}
+    assert {wait_for(sender, Streamed).token for _ in range(2)} == {"a", "b"}
+    assert taken == {"a": 20, "b": 20}
+
+
+@pytest.mark.slow
+def test_after_the_broker_was_killed_the_link_comes_back_by_itself(
+    own_broker: Broker, federation: str, links: ExitStack
+) -> None:
+    link = links.enter_context(open_link(address_of(own_broker), federation, "a"))
+    assert wait_for(link, Up) == Up(1)
+    own_broker.kill()
+    wait_for(link, Down)
+    assert not link.publish(Packet(f"{federation}/a", b"while offline", retain=False))
+    link.stream("s", iter([Packet(f"{federation}/a", b"while offline", retain=False)]))
+    own_broker.start()
+    back = wait_for(link, Up)
+    assert back.connection > 1
+    assert link.publish(Packet(f"{federation}/a", b"again", retain=False))
+    assert wait_for(link, Arrived).payload == b"again", "nothing is queued while offline"
+    link.stream("s", iter([Packet(f"{federation}/a", b"streamed", retain=False)]))
+    assert wait_for(link, Streamed) == Streamed("s")
+
+
+@pytest.mark.slow
+def test_a_broker_that_stays_away_is_said_once(
+    own_broker: Broker, federation: str, links: ExitStack
+) -> None:
+    link = links.enter_context(open_link(address_of(own_broker), federation))
+    wait_for(link, Up)
+    own_broker.kill()
+    wait_for(link, Down)
+    assert all_within(link, 2.2) == []
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Broker]:
+    folder = tmp_path / "guarded"
+    add_account(folder, "attic")
+    with Broker(BrokerConfig(port=free_port(), accounts=True), folder) as running:
+        yield running
+
+
+def test_the_right_password_opens_and_a_wrong_one_is_refused_for_good(
+    guarded: Broker, federation: str, links: ExitStack
+) -> None:
+    place = f"{guarded.host}:{guarded.port}"
+    right = read_address(place, guarded.folder / "accounts" / "attic.toml")
+    assert wait_for(links.enter_context(open_link(right, federation)), Up) == Up(1)
+    wrong = Address(guarded.host, guarded.port, "attic", "wrong")
+    link = links.enter_context(open_link(wrong, federation))
+    assert wait_for(link, Refused) == Refused("not authorized")
+    nobody = links.enter_context(open_link(address_of(guarded), federation))
+    assert wait_for(nobody, Refused) == Refused("not authorized")
+
+
+@pytest.mark.slow
+def test_of_two_processes_with_one_identity_one_is_refused_and_the_other_goes_on(
+    broker: Broker, federation: str, links: ExitStack
+) -> None:
+    pair = [
+        links.enter_context(open_link(address_of(broker), federation, "a", name=federation))
+        for _ in range(2)
+    ]
+    loser: PahoLink | None = None
+    end = time.monotonic() + PATIENCE
+    while loser is None and time.monotonic() < end:
+        loser = next((link for link in pair if was_refused(link)), None)
+    assert loser is not None, "they kick each other for ever"
+    loser.close()
+    pair.remove(loser)
+    assert wait_until_alone(pair[0])
+
+
+def was_refused(link: PahoLink) -> bool:
+    happening = link.receive(0.05)
+    if not isinstance(happening, Refused):
+        return False
+    assert happening.reason == "another process connected with the same identity"
+    return True
+
+
+def wait_until_alone(link: PahoLink) -> bool:
+    """Up, and still so after as long as its double would need to come back."""
+    while (happening := link.receive(1.6)) is not None:
+        assert not isinstance(happening, Refused)
+    return link.publish(Packet("a", b"", retain=False))
+
+
+@pytest.mark.slow
+def test_a_broker_that_restarts_again_and_again_is_no_double(
+    own_broker: Broker, federation: str, links: ExitStack
+) -> None:
+    link = links.enter_context(open_link(address_of(own_broker), federation, "a"))
+    for _ in range(6):
+        wait_for(link, Up)
+        own_broker.kill()
+        own_broker.start()
+        assert isinstance(link.receive(PATIENCE), Down)
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_closing_leaves_no_thread_and_no_open_file(broker: Broker, federation: str) -> None:
+    threads, files = threading.active_count(), open_files()
+    for _ in range(3):
+        link = open_link(address_of(broker), federation, "a")
+        wait_for(link, Up)
+        link.publish(Packet(f"{federation}/a", b"x", retain=False))
+        link.close(forget_session=True)
+        del link
+    assert threading.active_count() == threads
+    if sys.platform == "linux":
+        assert open_files() == files
+
+
+def test_closing_while_there_is_no_broker_ends_within_two_seconds(federation: str) -> None:
+    link = open_link(Address("127.0.0.1", free_port()), federation)
+    assert not link.publish(Packet("a", b"", retain=False))
+    wait_for(link, Down)
+    start = time.monotonic()
+    link.close()
+    assert time.monotonic() - start < 2.0
+    assert not [t for t in threading.enumerate() if t.name.startswith("paho")]
+
+
+def test_what_was_handed_over_before_closing_is_not_lost(
+    broker: Broker, federation: str, links: ExitStack
+) -> None:
+    reader = ready(links.enter_context(open_link(address_of(broker), federation, "big")))
+    sender = open_link(address_of(broker), federation)
+    wait_for(sender, Up)
+    for _ in range(5):
+        sender.publish(Packet(f"{federation}/big", b"x" * 500_000, retain=False))
+    sender.close(timeout=PATIENCE)
+    assert [len(wait_for(reader, Arrived).payload) for _ in range(5)] == [500_000] * 5
+
+
+def test_what_was_not_confirmed_comes_again_on_the_next_connection(
+    broker: Broker, federation: str, links: ExitStack
+) -> None:
+    sender = links.enter_context(open_link(address_of(broker), federation))
+    wait_for(sender, Up)
+    with open_link(address_of(broker), federation, "a", name=f"{federation}-b") as link:
+        ready(link)
+        sender.publish(Packet(f"{federation}/a", b"confirmed", retain=False))
+        assert wait_for(link, Arrived).payload == b"confirmed"
+        sender.publish(Packet(f"{federation}/a", b"not confirmed", retain=False))
+        unconfirmed = link.receive(PATIENCE)
+        assert isinstance(unconfirmed, Arrived)
+    sender.publish(Packet(f"{federation}/a", b"meanwhile", retain=False))
+    with open_link(address_of(broker), federation, "a", name=f"{federation}-b") as again:
+        payloads = [wait_for(again, Arrived).payload for _ in range(2)]
+        assert payloads == [b"not confirmed", b"meanwhile"]
+        again.close(forget_session=True)
+
+
+def test_a_forgotten_session_gets_nothing_of_what_was_said_meanwhile(
+    broker: Broker, federation: str, links: ExitStack
+) -> None:
+    sender = links.enter_context(open_link(address_of(broker), federation))
+    wait_for(sender, Up)
+    gone = ready(open_link(address_of(broker), federation, "a", name=f"{federation}-b"))
+    gone.close(forget_session=True)
+    sender.publish(Packet(f"{federation}/a", b"meanwhile", retain=False))
+    sender.stream("sent", iter([Packet(f"{federation}/other", b"", retain=False)]))
+    wait_for(sender, Streamed)
+    back = open_link(address_of(broker), federation, "a", name=f"{federation}-b")
+    links.enter_context(ready(back))
+    sender.publish(Packet(f"{federation}/a", b"now", retain=False))
+    assert wait_for(back, Arrived).payload == b"now"
+
+
+def test_a_payload_the_broker_would_hang_up_on_is_dropped_and_said(
+    broker: Broker, federation: str, links: ExitStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = links.enter_context(open_link(address_of(broker), federation, "a"))
+    wait_for(link, Up)
+    largest = Packet(f"{federation}/a", b"x" * MAX_PAYLOAD, retain=False)
+    too_large = Packet(f"{federation}/a", b"x" * (MAX_PAYLOAD + 1), retain=False)
+    small = Packet(f"{federation}/a", b"small", retain=False)
+    assert link.publish(too_large)
+    assert f"not sent: {MAX_PAYLOAD + 1} bytes on {federation}/a" in caplog.text
+    link.stream("s", iter([too_large, largest, small]))
+    assert len(wait_for(link, Arrived).payload) == MAX_PAYLOAD
+    assert wait_for(link, Arrived).payload == b"small"
+    assert link.bytes_sent == MAX_PAYLOAD + 5
+    assert not [h for h in all_within(link, 0.2) if isinstance(h, Down)]
+
+
+def test_other_threads_can_put_something_in(
+    broker: Broker, federation: str, links: ExitStack
+) -> None:
+    link = links.enter_context(open_link(address_of(broker), federation))
+    thread = threading.Thread(target=link.post, args=("news",))
+    thread.start()
+    assert wait_for(link, Posted) == Posted("news")
+    thread.join()
+
+
+def test_waiting_for_nothing_ends_in_time(broker: Broker, federation: str) -> None:
+    with open_link(address_of(broker), federation) as link:
+        wait_for(link, Up)
+        assert link.receive(0.05) is None
+        assert link.receive(0.0) is None
+
+
+def test_a_closed_port_is_named_with_the_reason_and_the_cure() -> None:
+    port = free_port()
+    with pytest.raises(BrokerError) as caught:
+        probe(Address("127.0.0.1", port))
+    assert str(caught.value) == (
+        f"cannot reach the broker at 127.0.0.1:{port}: connection refused; "
+        "start one with 'fl-broker up' or name another with --broker HOST:PORT"
+    )
+
+
+def test_a_host_that_does_not_exist_is_named() -> None:
+    with pytest.raises(BrokerError, match=r"cannot reach the broker at nowhere\.invalid:1883"):
+        probe(Address("nowhere.invalid"))
+
+
+def test_a_broker_that_is_there_passes_the_probe(broker: Broker) -> None:
+    probe(address_of(broker))

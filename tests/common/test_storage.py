@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from common.errors import StoreError
+from common.journal import Journal, read_records
+from common.storage import (
+    FolderLock,
+    disk_errors,
+    explain,
+    remove_leftovers,
+    write_atomic,
+    write_folder,
+)
+
+KILLS = 12
+
+
+@contextmanager
+def child(code: str, *arguments: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has said its first line, and does not outlive the test."""
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_file_is_replaced_and_nothing_else_stays(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "file"
+    for content in (b"one", b"", b"three"):
+        write_atomic(path, content)
+        assert path.read_bytes() == content
+        assert list(path.parent.iterdir()) == [path]
+
+
+WRITE_FOR_EVER = """
+import sys
+from pathlib import Path
+from common.storage import write_atomic
+path, number = Path(sys.argv[1]), 0
+while True:
+    write_atomic(path, bytes([number % 251]) * 300_000)
+    if number == 0:
+        print("writing", flush=True)
+    number += 1
+"""
+
+
+def wait_for_a_change(path: Path, rate: float) -> None:
+    """Until the file is another one; then a little more, so that any moment can be hit."""
+    first, end = path.stat().st_ino, time.monotonic() + 10
+    while path.stat().st_ino == first and time.monotonic() < end:
+        pass
+    end = time.monotonic() + rate
+    while time.monotonic() < end:
+        pass
+
+
+def test_a_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for number in range(KILLS):
+        with child(WRITE_FOR_EVER, path) as process:
+            wait_for_a_change(path, number * 0.0007)
+            process.kill()
+            process.wait()
+        content = path.read_bytes()
+        assert len(content) == 300_000
+        assert len(set(content)) == 1
+    remove_leftovers(tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_appears_with_all_its_files(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "step"
+    write_folder(path, {"a": b"1", "b": b""})
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == {"a": b"1", "b": b""}
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "step"
+    write_folder(path, {"a": b"first"})
+    write_folder(path, {"a": b"second"})
+    assert (path / "a").read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+FOLDERS_FOR_EVER = """
+import sys
+from pathlib import Path
+from common.storage import write_folder
+root, number = Path(sys.argv[1]), int(sys.argv[2])
+print("writing", flush=True)
+while True:
+    write_folder(root / f"step-{number:09d}", {n: n.encode() * 50_000 for n in "abc"})
+    number += 1
+"""
+
+
+def test_a_folder_is_whole_or_absent_whenever_its_writer_is_killed(tmp_path: Path) -> None:
+    for number in range(KILLS):
+        with child(FOLDERS_FOR_EVER, tmp_path, number * 1_000_000) as process:
+            end = time.monotonic() + 10
+            first = tmp_path / f"step-{number * 1_000_000 + 1:09d}"
+            while not first.exists() and time.monotonic() < end:
+                pass
+            process.kill()
+            process.wait()
+    remove_leftovers(tmp_path)
+    found = list(tmp_path.iterdir())
+    assert len(found) >= KILLS
+    for folder in found:
+        sizes = {file.name: file.stat().st_size for file in folder.iterdir()}
+        assert sizes == {"a": 50_000, "b": 50_000, "c": 50_000}
+
+
+def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "kept", b"")
+    write_folder(tmp_path / "client" / "step", {"kept": b""})
+    (tmp_path / "client" / "file.tmp123").write_bytes(b"half")
+    (tmp_path / "client" / "step.tmp9").mkdir()
+    (tmp_path / "client" / "step.tmp9" / "half").write_bytes(b"")
+    remove_leftovers(tmp_path)
+    names = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
+    assert names == ["kept", "kept"]
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from common.storage import FolderLock
+with FolderLock(Path(sys.argv[1]), "the daemon of board attic"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_folder_is_for_one_process_which_is_named_to_the_second(tmp_path: Path) -> None:
+    with child(HOLD, tmp_path) as holder:
+        with (
+            pytest.raises(StoreError) as caught,
+            FolderLock(tmp_path, "the daemon of board cellar"),
+        ):
+            pytest.fail("two hold one lock")
+        assert str(caught.value) == (
+            f"{tmp_path} is in use by the daemon of board attic (process {holder.pid}); "
+            "stop that one first"
+        )
+        holder.kill()
+        holder.wait()
+        with FolderLock(tmp_path, "the daemon of board cellar"):
+            text = (tmp_path / "lock").read_text()
+            assert text == f"the daemon of board cellar (process {os.getpid()})"
+        with FolderLock(tmp_path, "again"):
+            pass
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for 256 KiB."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root on Linux")
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"cannot mount a small disk here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+FULL = "the disk is full; free some space, then start again: nothing is lost"
+
+
+def test_on_a_full_disk_the_old_file_stays_and_the_error_says_what_to_do(
+    tiny_disk: Path,
+) -> None:
+    path = tiny_disk / "file"
+    write_atomic(path, b"old")
+    with pytest.raises(StoreError) as caught:
+        write_atomic(path, bytes(300_000))
+    assert str(caught.value) == f"{path}: {FULL}"
+    with pytest.raises(StoreError, match=FULL):
+        write_folder(tiny_disk / "step", {"a": b"1", "b": bytes(300_000)})
+    assert list(tiny_disk.iterdir()) == [path]
+    assert path.read_bytes() == b"old"
+
+
+def test_a_journal_on_a_full_disk_keeps_its_lines_whole_and_goes_on_when_there_is_room(
+    tiny_disk: Path,
+) -> None:
+    filler = tiny_disk / "filler"
+    filler.write_bytes(bytes(200_000))
+    journal = Journal(tiny_disk / "events.jsonl")
+    written = 0
+    with pytest.raises(StoreError, match=FULL):
+        for written in range(1000):
+            journal.append({"number": written, "text": "x" * 1000}, sync=True)
+    filler.unlink()
+    journal.append({"number": written, "text": "after"})
+    journal.close()
+    records = read_records(tiny_disk / "events.jsonl")
+    assert [record["number"] for record in records] == list(range(written + 1))
+    assert records[-1]["text"] == "after"
+
+
+def test_a_journal_on_a_full_disk_can_be_closed(tiny_disk: Path) -> None:
+    journal = Journal(tiny_disk / "events.jsonl")
+    with pytest.raises(StoreError, match=FULL):
+        journal.append({"text": "x" * 300_000})
+    journal.close()
+    assert read_records(tiny_disk / "events.jsonl") == []
+
+
+def test_a_folder_where_a_file_is_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for write in (
+        lambda: write_atomic(tmp_path / "file" / "x", b""),
+        lambda: write_folder(tmp_path / "file" / "x", {}),
+        lambda: Journal(tmp_path / "file" / "x"),
+        lambda: FolderLock(tmp_path / "file", "x").__enter__(),
+    ):
+        with pytest.raises(StoreError, match=r"file"):
+            write()
+
+
+NOT_OURS = """
+import os, sys
+from pathlib import Path
+from common.errors import StoreError
+from common.storage import FolderLock, write_atomic
+folder = Path(sys.argv[1])
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+print("ready", flush=True)
+try:
+    write_atomic(folder / "file", b"x")
+except StoreError as error:
+    print(error, flush=True)
+try:
+    FolderLock(folder, "x").__enter__()
+except StoreError as error:
+    print(error, flush=True)
+"""
+
+
+def test_a_folder_that_is_not_ours_is_named(tmp_path: Path) -> None:
+    # /proc/self refuses everybody; a folder of root's refuses whoever is not root
+    folder = Path("/sys/kernel") if os.geteuid() != 0 else tmp_path
+    with child(NOT_OURS, folder) as process:
+        said, _ = process.communicate(timeout=20)
+    lines = said.decode().splitlines()
+    assert len(lines) == 2
+    for line, name in zip(lines, ("file", "lock"), strict=True):
+        assert line == f"{folder}/{name}: permission denied; choose a folder you may write to"
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EDQUOT, "quota"),
+        (errno.EROFS, "read-only"),
+        (errno.EIO, "input/output error"),
+    ],
+)
+def test_an_error_of_the_disk_says_what_to_do(number: int, hint: str) -> None:
+    assert hint in explain(OSError(number, os.strerror(number)))
+    with (
+        pytest.raises(StoreError, match=f"place: .*{hint}"),
+        disk_errors(Path("place")),
+    ):
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,211 @@
+"""A small real testbed for tests: daemons and coordinators as processes on a real broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paho.mqtt import client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from common.arrays import digest
+from common.codec import ModelMeta, decode_tensors
+from common.journal import read_records
+
+PATIENCE = 90.0  # generous: a loaded machine is ten times slower
+TINY = """
+[experiment]
+rounds = 2
+grace = "forever"
+[model]
+name = "dnn"
+[data]
+clients = 4
+alpha = 1.0
+[training]
+epochs = 1
+batch_size = 50
+"""
+
+
+def eventually(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> Any:
+    """The first truthy value of a condition, or a failure that says what was waited for."""
+    end = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < end, f"did not happen within {seconds} s: {what}"
+        threading.Event().wait(0.05)
+
+
+@dataclass
+class Ear:
+    """Hears everything on a federation, and says things nobody should say."""
+
+    client: mqtt.Client
+    heard: list[tuple[str, bytes, bool, float]] = field(default_factory=list)
+
+    def topics(self) -> set[str]:
+        return {topic for topic, *_ in list(self.heard)}
+
+    def messages(self, part: str) -> list[dict[str, Any]]:
+        """The JSON messages on topics that contain a word."""
+        found = [body for topic, body, *_ in list(self.heard) if part in topic and body]
+        return [json.loads(body) for body in found]
+
+    def say(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        self.client.publish(topic, payload, qos=1, retain=retain).wait_for_publish(10)
+
+
+@dataclass
+class Rig:
+    """Processes of one test, on one broker; all end with the test."""
+
+    port: int
+    folder: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    ears: list[mqtt.Client] = field(default_factory=list)
+    federation: str = "fl"
+
+    @property
+    def runs(self) -> Path:
+        return self.folder / "runs"
+
+    def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.log").open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env={**os.environ, "COLUMNS": "200"},
+            )
+        self.processes.append(process)
+        return process
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def daemon(self, board: str, clients: str, *more: str) -> subprocess.Popen[bytes]:
+        where = ("--broker", f"127.0.0.1:{self.port}", "--federation", self.federation)
+        who = ("--board", board, "--clients", clients, "--state", str(self.folder / board))
+        return self.start(board, "fl_client", "run", *where, *who, *more)
+
+    def write_experiment(self, text: str = TINY) -> Path:
+        path = self.folder / "tiny.toml"
+        path.write_text(text)
+        return path
+
+    def coordinator(self, *more: str, name: str = "server") -> subprocess.Popen[bytes]:
+        where = ("--broker", f"127.0.0.1:{self.port}", "--federation", self.federation)
+        return self.start(
+            name,
+            "fl_server",
+            *("run", str(self.folder / "tiny.toml"), *where),
+            *("--run", "r", "--runs", str(self.runs), "--plain", *more),
+        )
+
+    def simulate(self, *more: str, name: str = "sim") -> str:
+        """The digest of the same experiment without a broker."""
+        process = self.start(
+            name,
+            "fl_server",
+            *("simulate", str(self.folder / "tiny.toml"), "--run", name),
+            *("--runs", str(self.runs), "--plain", *more),
+        )
+        assert process.wait(PATIENCE) == 0, self.log(name)
+        return self.digest(name)
+
+    def digest(self, run: str = "r") -> str:
+        blob = (self.runs / run / "model.safetensors").read_bytes()
+        return digest(decode_tensors(blob, ModelMeta)[0])
+
+    def events(self, run: str = "r") -> list[dict[str, Any]]:
+        return read_records(self.runs / run / "events.jsonl")
+
+    def kinds(self, run: str = "r") -> list[str]:
+        return [record["event"] for record in self.events(run)]
+
+    def metrics(self, run: str = "r") -> list[dict[str, Any]]:
+        return read_records(self.runs / run / "metrics.jsonl")
+
+    def listen(self) -> Ear:
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+        ear = Ear(client)
+        ready = threading.Event()
+
+        def hear(_c: mqtt.Client, _d: object, message: mqtt.MQTTMessage) -> None:
+            ear.heard.append(
+                (message.topic, bytes(message.payload), message.retain, time.monotonic())
+            )
+
+        client.on_message = hear
+        client.on_connect = lambda *_: client.subscribe(f"{self.federation}/#", qos=1)
+        client.on_subscribe = lambda *_: ready.set()
+        client.connect("127.0.0.1", self.port)
+        client.loop_start()
+        assert ready.wait(10)
+        self.ears.append(client)
+        return ear
+
+    def finish(self, process: subprocess.Popen[bytes], name: str = "server") -> None:
+        """Wait for a clean end."""
+        assert process.wait(PATIENCE) == 0, self.log(name)
+
+    def close(self) -> None:
+        for ear in self.ears:
+            ear.disconnect()
+            ear.loop_stop()
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def children(pid: int) -> list[int]:
+    """Processes whose parent is this one."""
+    path = Path(f"/proc/{pid}/task")
+    found: list[int] = []
+    for task in path.iterdir() if path.exists() else ():
+        found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def family(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    return [pid, *(below for child in children(pid) for below in family(child))]
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state != "Z"
+
+
+def memory(pid: int) -> int:
+    """Resident memory in bytes."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def boards(rig: Rig, spread: Sequence[str]) -> list[subprocess.Popen[bytes]]:
+    """Daemons b1, b2, ... with these clients."""
+    return [rig.daemon(f"b{at + 1}", ids) for at, ids in enumerate(spread)]

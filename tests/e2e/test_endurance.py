@@ -1,0 +1,52 @@
+"""Many clients for many rounds: nothing grows."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.process import Broker
+from tests.e2e.rig import Rig, boards, children, eventually, memory
+
+HUNDRED = """
+[experiment]
+rounds = 20
+[model]
+name = "dnn"
+[data]
+clients = 100
+partition = "iid"
+[training]
+epochs = 1
+"""
+SLACK = 12 * 1024 * 1024
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_hundred_clients_for_twenty_rounds_need_no_more_memory_at_the_end(
+    rig: Rig, own_broker: Broker
+) -> None:
+    rig.write_experiment(HUNDRED)
+    daemons = boards(rig, ["0-24", "25-49", "50-74", "75-99"])
+    server = rig.coordinator()
+
+    def closed() -> int:
+        return rig.kinds().count("round_closed") if rig.runs.exists() else 0
+
+    def look() -> dict[str, int]:
+        found = {"server": memory(server.pid), "broker": memory(own_broker.pid)}
+        for at, daemon in enumerate(daemons):
+            found[f"b{at + 1}"] = memory(daemon.pid)
+            for worker in children(daemon.pid):
+                found[f"b{at + 1} worker"] = memory(worker)
+        return found
+
+    eventually(lambda: closed() >= 5, "five rounds", 200)
+    early = look()
+    eventually(lambda: closed() >= 19, "nineteen rounds", 300)
+    late = look()
+    rig.finish(server)
+    print({name: f"{early[name] >> 20} -> {late[name] >> 20} MB" for name in early})  # noqa: T201
+    for name, before in early.items():
+        assert late[name] < before * 1.1 + SLACK, f"{name}: {before} -> {late[name]}"
+    assert all(line["updates"] == 100 for line in rig.metrics()[1:])

@@ -1,0 +1,92 @@
+"""Boards and coordinators that die, and people who press Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from tests.e2e.rig import Rig, alive, boards, children, eventually, family
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_killed_daemon_is_lost_within_seconds_and_the_run_goes_on_when_it_is_back(
+    rig: Rig,
+) -> None:
+    ear = rig.listen()
+    b1, _ = boards(rig, ["0-1", "2-3"])
+    server = rig.coordinator("--set", "training.epochs=40", "--set", "experiment.rounds=2")
+    eventually(lambda: [m for m in ear.messages("receive_info") if m["epoch"]], "training")
+    workers = children(b1.pid)
+    b1.kill()
+    killed = time.monotonic()
+
+    def wills() -> list[float]:
+        return [at for topic, body, _, at in list(ear.heard)
+                if topic.endswith("connected/b1") and b'"connected":false' in body]  # fmt: skip
+
+    eventually(wills, "the last will")
+    assert wills()[0] - killed < 5.0  # the promise of the will delay, not a speed
+    eventually(lambda: "lost" in rig.kinds(), "the server notices")
+    assert not any(alive(pid) for pid in workers), "the training process outlived its daemon"
+    rig.daemon("b1", "0-1")
+    rig.finish(server)
+    assert "back" in rig.kinds()
+    epochs = ("--set", "training.epochs=40", "--set", "experiment.rounds=2")
+    assert rig.digest() == rig.simulate(*epochs)
+
+
+def test_sigterm_ends_a_training_daemon_cleanly_and_at_once(rig: Rig) -> None:
+    ear = rig.listen()
+    (b1,) = boards(rig, ["0-3"])
+    rig.coordinator("--set", "training.epochs=500")
+    eventually(lambda: [m for m in ear.messages("receive_info") if m["epoch"]], "training")
+    workers = children(b1.pid)
+    b1.send_signal(signal.SIGTERM)
+    assert b1.wait(10) == 0
+    last = [m for m in ear.messages("connected/b1") if not m["connected"]]
+    assert last, "no farewell"
+    assert not any(alive(pid) for pid in workers)
+
+
+def test_a_killed_coordinator_goes_on_in_the_same_round_with_the_same_result(rig: Rig) -> None:
+    boards(rig, ["0-1", "2-3"])
+    server = rig.coordinator("--set", "training.epochs=10")
+    eventually(lambda: rig.runs.exists() and "update" in rig.kinds(), "an update")
+    server.kill()
+    server.wait()
+    where = ("--broker", f"127.0.0.1:{rig.port}", "--runs", str(rig.runs), "--plain")
+    rig.finish(rig.start("again", "fl_server", "resume", "r", *where), "again")
+    assert rig.digest() == rig.simulate("--set", "training.epochs=10")
+    updates = [(e["round"], e["client"]) for e in rig.events() if e["event"] == "update"]
+    assert len(updates) == len(set(updates)) == 8, "an update was counted twice"
+
+
+def test_an_interrupted_lab_leaves_nothing_running_and_can_be_resumed(rig: Rig) -> None:
+    command = (
+        *("fl_server", "lab", str(rig.folder / "tiny.toml"), "--boards", "2", "--plain"),
+        *("--run", "lab", "--runs", str(rig.runs), "--set", "training.epochs=10"),
+    )
+    lab = rig.start("lab", *command)
+    eventually(lambda: rig.runs.exists() and "update" in rig.kinds("lab"), "an update")
+    everybody = family(lab.pid)
+    assert len(everybody) > 4, "a broker, two boards and their training processes"
+    lab.send_signal(signal.SIGINT)
+    assert lab.wait(20) == 130, rig.log("lab")
+    assert not any(alive(pid) for pid in everybody)
+    assert "Go on with" in rig.log("lab")
+    rig.finish(rig.start("lab", *command), "lab")
+    assert rig.digest("lab") == rig.simulate("--set", "training.epochs=10")
+
+
+def test_a_killed_lab_takes_everything_with_it(rig: Rig) -> None:
+    lab = rig.start(
+        *("lab", "fl_server", "lab", str(rig.folder / "tiny.toml"), "--boards", "2"),
+        *("--plain", "--run", "lab", "--runs", str(rig.runs), "--set", "training.epochs=500"),
+    )
+    eventually(lambda: rig.runs.exists() and "round_opened" in rig.kinds("lab"), "a round")
+    everybody = family(lab.pid)
+    lab.kill()
+    eventually(lambda: not any(alive(pid) for pid in everybody), "all have ended", 20)

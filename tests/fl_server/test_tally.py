@@ -1,0 +1,76 @@
+"""Counts of clients, added up."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.codec import UpdateMeta
+from common.messages import ClientMetrics, Count, Stage
+from fl_server.tally import Tally, mean_loss, share
+
+
+def metrics(client: int, **counts: tuple[int, int]) -> ClientMetrics:
+    stages: dict[str, Stage] = {"g": "G", "l1": "L1", "l2": "L2"}
+    return ClientMetrics(
+        run="run",
+        round=1,
+        client=client,
+        counts={
+            stages[name]: Count(correct=correct, total=total)
+            for name, (correct, total) in counts.items()
+        },
+    )
+
+
+def meta(loss: float | None, samples: int) -> UpdateMeta:
+    return UpdateMeta(
+        run="run", round=1, client=0, samples=samples, steps=1, weights={"base": 1.0}, loss=loss
+    )
+
+
+def test_accuracy_is_correct_over_total_of_all_clients() -> None:
+    tally = Tally()
+    tally.count(metrics(0, g=(1, 10), l1=(5, 10), l2=(6, 10)))
+    tally.count(metrics(1, g=(27, 30), l1=(15, 30)))
+    assert tally.accuracies() == {
+        "accuracy_global": 0.7,
+        "accuracy_l1": 0.5,
+        "accuracy_l2": 0.6,
+        "tested_clients": 2,
+        "tested_samples": 40,
+    }
+
+
+def test_a_client_counts_once_however_often_it_reports() -> None:
+    tally = Tally()
+    for correct in (3, 3, 4):
+        tally.count(metrics(7, g=(correct, 4)))
+    assert tally.accuracies()["accuracy_global"] == 0.75
+    assert tally.accuracies()["tested_samples"] == 4
+
+
+def test_nothing_tested_is_no_accuracy() -> None:
+    assert Tally().accuracies() == {
+        "accuracy_global": None,
+        "accuracy_l1": None,
+        "accuracy_l2": None,
+        "tested_clients": 0,
+        "tested_samples": 0,
+    }
+    assert share([]) is None
+
+
+def test_a_client_without_counts_is_tested_on_no_samples() -> None:
+    tally = Tally()
+    tally.count(metrics(0))
+    assert tally.accuracies()["tested_clients"] == 1
+    assert tally.accuracies()["tested_samples"] == 0
+
+
+def test_loss_is_weighted_by_samples() -> None:
+    assert mean_loss([meta(1.0, 10), meta(4.0, 20), meta(None, 1000)]) == pytest.approx(3.0)
+
+
+def test_without_updates_there_is_no_loss() -> None:
+    assert mean_loss([]) is None
+    assert mean_loss([meta(None, 10)]) is None

@@ -1,0 +1,172 @@
+"""Whatever is lost, repeated, late or killed: the run ends, and with the same numbers.
+
+The world is in `model_system.py`. Hypothesis writes the story of a disturbed run as bytes; then
+the faults stop, and what must hold is checked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.model_system import Outcome, Setup, World
+
+SECONDS = 240  # in which a run must end after the faults
+LONGEST_STORY = 300
+
+patient_setups = st.builds(
+    Setup,
+    boards=st.sampled_from((((0, 1), (2, 3)), ((0,), (1,), (2,)), ((0, 1, 2), (3,)))),
+    rounds=st.sampled_from((2, 3)),
+    workers=st.sampled_from((1, 2)),
+    coupled=st.booleans(),
+    rate=st.sampled_from((1.0, 0.5)),
+    evaluate_every=st.sampled_from((1, 2)),
+)
+hasty_setups = st.builds(
+    dataclasses.replace,
+    patient_setups,
+    grace=st.sampled_from((0.0, 2.0, 20.0)),
+    deadline=st.sampled_from((float("inf"), 5.0, 60.0)),
+    min_updates=st.sampled_from((1, 2, 3)),
+    start_with=st.sampled_from((None, 1, 2)),
+)
+stories = st.binary(min_size=20, max_size=LONGEST_STORY)
+
+
+@functools.cache
+def undisturbed(setup: Setup) -> Outcome:
+    world = World(setup)
+    world.settle(SECONDS)
+    assert world.outcome().finished
+    return world.outcome()
+
+
+def check_that_nothing_changed(setup: Setup, story: bytes, *, leftovers: bool) -> None:
+    world = World(setup, leftovers=leftovers)
+    world.disturb(story)
+    world.settle(SECONDS)
+    assert world.outcome() == undisturbed(setup)
+    check_that_it_stays_finished(world)
+
+
+def check_that_it_stays_finished(world: World) -> None:
+    before = world.outcome()
+    world.kill_broker(forget=False)
+    for party in world.parties:
+        party.crash()
+    world.settle(10)
+    after = world.outcome()
+    assert (after.finished, after.model, after.lines) == (True, before.model, before.lines)
+
+
+def check_that_it_ends(setup: Setup, story: bytes, gone: int | None) -> None:
+    world = World(setup)
+    world.disturb(story)
+    if gone is not None:
+        world.boards[gone % len(world.boards)].die_for_good()
+    world.settle(SECONDS)
+    outcome = world.outcome()
+    numbers = [number for number, _, _ in outcome.aggregated]
+    assert numbers == list(range(1, len(numbers) + 1))
+    for _, used, _ in outcome.aggregated:
+        assert len(used) >= least_updates(setup)
+    if gone is None or others_are_enough(setup, gone):
+        assert outcome.finished
+        assert len(numbers) == setup.rounds
+
+
+def least_updates(setup: Setup) -> int:
+    return min(setup.min_updates, max(1, round(setup.rate * len(setup.clients))))
+
+
+def others_are_enough(setup: Setup, gone: int) -> bool:
+    """To start at all, and to fill a round."""
+    lost = len(setup.boards[gone % len(setup.boards)])
+    there = len(setup.clients) - lost
+    return there >= max(least_updates(setup), setup.start_with or len(setup.clients))
+
+
+@settings(max_examples=300)
+@given(patient_setups, stories, st.booleans())
+def test_a_disturbed_run_ends_with_the_numbers_of_an_undisturbed_one(
+    setup: Setup, story: bytes, leftovers: bool
+) -> None:
+    check_that_nothing_changed(setup, story, leftovers=leftovers)
+
+
+@settings(max_examples=150)
+@given(hasty_setups, stories, st.none() | st.integers(0, 2))
+def test_an_impatient_run_always_ends_and_never_with_too_few_updates(
+    setup: Setup, story: bytes, gone: int | None
+) -> None:
+    check_that_it_ends(setup, story, gone)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@settings(max_examples=4000)
+@given(patient_setups, st.binary(min_size=20, max_size=3 * LONGEST_STORY), st.booleans())
+def test_many_more_disturbed_runs_end_with_the_numbers_of_an_undisturbed_one(
+    setup: Setup, story: bytes, leftovers: bool
+) -> None:
+    check_that_nothing_changed(setup, story, leftovers=leftovers)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@settings(max_examples=3000)
+@given(hasty_setups, st.binary(max_size=3 * LONGEST_STORY), st.none() | st.integers(0, 2))
+def test_many_more_impatient_runs_end(setup: Setup, story: bytes, gone: int | None) -> None:
+    check_that_it_ends(setup, story, gone)
+
+
+def moves_of(setup: Setup, name: str) -> int:
+    world = World(setup)
+    world.settle(SECONDS)
+    return world.moved[name]
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+@pytest.mark.parametrize("name", ["coordinator", "board-0", "board-1"])
+def test_a_restart_at_any_action_boundary_changes_nothing(name: str, coupled: bool) -> None:
+    setup = Setup(coupled=coupled)
+    for boundary in range(moves_of(setup, name)):
+        world = World(setup)
+        world.run_until_quiet(lambda: world.moved[name] == boundary)  # noqa: B023 - runs now
+        next(party for party in world.parties if party.name == name).crash()
+        world.settle(SECONDS)
+        assert world.outcome() == undisturbed(setup), f"killed after {boundary} moves"
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_a_broker_killed_at_any_moment_changes_nothing(forget: bool) -> None:
+    setup = Setup()
+    for boundary in range(moves_of(setup, "coordinator")):
+        world = World(setup)
+        world.run_until_quiet(lambda: world.moved["coordinator"] == boundary)  # noqa: B023
+        world.kill_broker(forget=forget)
+        world.settle(SECONDS)
+        assert world.outcome() == undisturbed(setup), f"killed after {boundary} moves"
+
+
+def test_an_undisturbed_run_aggregates_every_round_once_with_everybody() -> None:
+    outcome = undisturbed(Setup())
+    assert [(number, used) for number, used, _ in outcome.aggregated] == [
+        (1, (0, 1, 2, 3)),
+        (2, (0, 1, 2, 3)),
+    ]
+    assert {number: [c for c, _ in line] for number, line in outcome.lines.items()} == {
+        0: [0, 1, 2, 3],
+        1: [0, 1, 2, 3],
+        2: [0, 1, 2, 3],
+    }
+
+
+def test_numbers_depend_on_what_a_client_went_on_from() -> None:
+    assert undisturbed(Setup()).model != undisturbed(Setup(boards=((0, 1), (2,)))).model
+    assert undisturbed(Setup(rate=0.5)).states != undisturbed(Setup()).states
