@@ -10,7 +10,8 @@ answers within PATIENCE.
     unsettled  PATIENCE over, no live word            -> settled
     any        live word of a stronger rival          -> refused
     any        live word of a weaker rival            -> say the claim again
-    any        our stored announcement was overwritten-> say the claim again
+    any        our stored announcement was overwritten
+               or removed                             -> say the claim again
 """
 
 from __future__ import annotations
@@ -94,6 +95,11 @@ def _hear_stored_rival(
         return state, (Say(state.claim),)
     suspects = {**state.suspects, other.instance: now + PATIENCE_SECONDS}
     return dataclasses.replace(state, suspects=suspects), ()
+
+
+def cleared(state: Presence, board: str) -> tuple[Presence, tuple[Outcome, ...]]:
+    """A stored announcement was removed, perhaps by a loser who had the same board name."""
+    return state, ((Say(state.claim),) if board == state.claim.board else ())
 
 
 def tick(state: Presence, now: float) -> tuple[Presence, tuple[Outcome, ...]]:

@@ -147,6 +147,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _try_lock(file: IO[str]) -> bool:
+        file.seek(1 << 20)  # a locked byte cannot be read, so one behind the holder's name
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         except OSError:

@@ -12,9 +12,11 @@ import click
 from common.cli import INTERRUPTED, Commands, version_option
 from common.config import Experiment
 from common.credentials import read_address
+from common.datasets import require_dataset
 from common.errors import UsageError
 from common.experiment_file import load_experiment, write_text
 from common.ids import check_name
+from common.link import probe
 from fl_server import launch
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,6 +85,7 @@ def run(
     experiment = load_experiment(file, overrides)
     address = read_address(broker, credentials)
     check_name(federation, "--federation")
+    probe(address)  # before a run folder is made
     place = launch.Place(runs, plain)
     store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.run(place, store, address, federation))
@@ -109,6 +112,7 @@ def resume(
     store = launch.find_unfinished(place, Path(name).name)
     address = read_address(broker, credentials)
     check_name(federation, "--federation")
+    probe(address)
     _exit(finished=launch.run(place, store, address, federation))
 
 
@@ -135,8 +139,10 @@ def lab(
     \b
     Example: fl-server lab examples/demo.toml --boards 4
     """
+    experiment = load_experiment(file, overrides)
+    require_dataset(experiment.data.dataset)
     place = launch.Place(runs, plain)
-    store = launch.find_or_create(place, load_experiment(file, overrides), name)
+    store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.lab(place, store, boards=boards, workers=workers))
 
 
@@ -160,8 +166,10 @@ def simulate(
     \b
     Example: fl-server simulate examples/demo.toml --processes 2
     """
+    experiment = load_experiment(file, overrides)
+    require_dataset(experiment.data.dataset)
     place = launch.Place(runs, plain)
-    store = launch.find_or_create(place, load_experiment(file, overrides), name)
+    store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.simulate(place, store, processes=processes))
 
 

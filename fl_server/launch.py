@@ -14,10 +14,9 @@ from typing import Any
 
 from common.blueprint import participants_of
 from common.config import Experiment
-from common.datasets import require_dataset
 from common.errors import FedbedError, StoreError, UsageError
 from common.ids import check_name
-from common.link import Address, probe
+from common.link import Address
 from common.storage import FolderLock
 from fl_server.dashboard import Lines, Screen, make_display, show_summary
 from fl_server.lab import Lab
@@ -75,7 +74,6 @@ def find_unfinished(place: Place, name: str) -> RunStore:
 def run(place: Place, store: RunStore, address: Address, federation: str) -> bool:
     """Coordinate a run over a broker; False if it was interrupted."""
     with _at_work(place, store) as display:
-        probe(address)
         coordinator = Coordinator(
             store, address, federation=federation, observe=display.observe
         )
@@ -91,7 +89,6 @@ def run(place: Place, store: RunStore, address: Address, federation: str) -> boo
 def lab(place: Place, store: RunStore, *, boards: int, workers: int) -> bool:
     """The whole testbed here; False if it was interrupted."""
     experiment = store.experiment()
-    require_dataset(experiment.data.dataset)
     folder = store.folder / "lab"
     earlier = len(list(folder.glob("b[0-9]*/daemon.json")))
     if earlier and earlier != min(boards, len(participants_of(experiment))):
@@ -112,7 +109,6 @@ def lab(place: Place, store: RunStore, *, boards: int, workers: int) -> bool:
 
 def simulate(place: Place, store: RunStore, *, processes: int) -> bool:
     """The run in this process, without a broker."""
-    require_dataset(store.experiment().data.dataset)
     with _at_work(place, store) as display:
         shards = place.runs / ".shards"
         Simulation(store, processes=processes, shards=shards, observe=display.observe).run()

@@ -109,7 +109,7 @@ def test_an_impatient_run_always_ends_and_never_with_too_few_updates(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@settings(max_examples=4000)
+@settings(max_examples=1500)
 @given(patient_setups, st.binary(min_size=20, max_size=3 * LONGEST_STORY), st.booleans())
 def test_many_more_disturbed_runs_end_with_the_numbers_of_an_undisturbed_one(
     setup: Setup, story: bytes, leftovers: bool
@@ -119,7 +119,7 @@ def test_many_more_disturbed_runs_end_with_the_numbers_of_an_undisturbed_one(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@settings(max_examples=3000)
+@settings(max_examples=1000)
 @given(hasty_setups, st.binary(max_size=3 * LONGEST_STORY), st.none() | st.integers(0, 2))
 def test_many_more_impatient_runs_end(setup: Setup, story: bytes, gone: int | None) -> None:
     check_that_it_ends(setup, story, gone)

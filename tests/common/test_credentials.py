@@ -65,8 +65,13 @@ def test_a_missing_credentials_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["nonsense", 'username = "a"', 'username = "a"\npassword = 3', "username", "\x00"]
-    + ['username = "a"\npassword = "secret"\nodd = 1'],
+    [
+        "nonsense",
+        'username = "a"',
+        'username = "a"\npassword = 3',
+        "\x00",
+        'username = "a"\npassword = "secret"\nodd = 1',
+    ],
 )
 def test_a_file_that_holds_no_credentials_is_named_without_its_content(
     tmp_path: Path, text: str

@@ -159,28 +159,24 @@ def child(broker: Broker, federation: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.slow
-def test_the_will_of_a_killed_process_appears_within_five_seconds(
+def test_a_killed_process_leaves_its_will_within_five_seconds_and_one_that_closes_none(
     broker: Broker, federation: str, links: ExitStack
 ) -> None:
-    watcher = ready(links.enter_context(open_link(address_of(broker), federation, "will")))
-    with child(broker, federation) as process:
-        process.send_signal(signal.SIGKILL)
-        will = wait_for(watcher, Arrived, 5.0)
-    assert (will.topic, will.payload) == (f"{federation}/will", b"gone 1")
-    late = links.enter_context(open_link(address_of(broker), federation, "will"))
-    stored = wait_for(late, Arrived)
-    assert (stored.payload, stored.retained) == (b"gone 1", True)
-
-
-@pytest.mark.slow
-def test_a_process_that_closes_its_link_leaves_no_will(
-    broker: Broker, federation: str, links: ExitStack
-) -> None:
-    watcher = ready(links.enter_context(open_link(address_of(broker), federation, "will")))
-    with child(broker, federation) as process:
+    clean, killed = f"{federation}-clean", f"{federation}-killed"
+    watcher = PahoLink(
+        address_of(broker), federation, (f"{clean}/will", f"{killed}/will"), no_will(federation)
+    )
+    ready(links.enter_context(watcher))
+    with child(broker, clean) as process, child(broker, killed) as other:
         process.communicate(b"\n", timeout=PATIENCE)
         assert process.returncode == 0
-    assert all_within(watcher, 2.6) == []
+        other.send_signal(signal.SIGKILL)
+        will = wait_for(watcher, Arrived, 5.0)
+    assert (will.topic, will.payload) == (f"{killed}/will", b"gone 1")
+    late = links.enter_context(open_link(address_of(broker), killed, "will"))
+    stored = wait_for(late, Arrived)
+    assert (stored.payload, stored.retained) == (b"gone 1", True)
+    assert all_within(watcher, 0.5) == []
 
 
 def test_a_stream_arrives_whole_and_its_end_is_said(
@@ -233,6 +229,7 @@ def test_after_the_broker_was_killed_the_link_comes_back_by_itself(
     wait_for(link, Down)
     assert not link.publish(Packet(f"{federation}/a", b"while offline", retain=False))
     link.stream("s", iter([Packet(f"{federation}/a", b"while offline", retain=False)]))
+    assert all_within(link, 1.5) == [], "that the broker is away is said once"
     own_broker.start()
     back = wait_for(link, Up)
     assert back.connection > 1
@@ -240,17 +237,6 @@ def test_after_the_broker_was_killed_the_link_comes_back_by_itself(
     assert wait_for(link, Arrived).payload == b"again", "nothing is queued while offline"
     link.stream("s", iter([Packet(f"{federation}/a", b"streamed", retain=False)]))
     assert wait_for(link, Streamed) == Streamed("s")
-
-
-@pytest.mark.slow
-def test_a_broker_that_stays_away_is_said_once(
-    own_broker: Broker, federation: str, links: ExitStack
-) -> None:
-    link = links.enter_context(open_link(address_of(own_broker), federation))
-    wait_for(link, Up)
-    own_broker.kill()
-    wait_for(link, Down)
-    assert all_within(link, 2.2) == []
 
 
 @pytest.fixture
@@ -270,8 +256,6 @@ def test_the_right_password_opens_and_a_wrong_one_is_refused_for_good(
     wrong = Address(guarded.host, guarded.port, "attic", "wrong")
     link = links.enter_context(open_link(wrong, federation))
     assert wait_for(link, Refused) == Refused("not authorized")
-    nobody = links.enter_context(open_link(address_of(guarded), federation))
-    assert wait_for(nobody, Refused) == Refused("not authorized")
 
 
 @pytest.mark.slow
@@ -312,7 +296,7 @@ def test_a_broker_that_restarts_again_and_again_is_no_double(
     own_broker: Broker, federation: str, links: ExitStack
 ) -> None:
     link = links.enter_context(open_link(address_of(own_broker), federation, "a"))
-    for _ in range(6):
+    for _ in range(5):
         wait_for(link, Up)
         own_broker.kill()
         own_broker.start()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
@@ -169,14 +170,13 @@ def damaged(draw: st.DrawFn, data: bytes) -> bytes:
             return data + draw(st.binary(min_size=1, max_size=9))
         case "insert":
             return data[:place] + draw(st.binary(min_size=1, max_size=9)) + data[place:]
-    return data[:place] + data[place + 1 :]
+        case _:
+            return data[:place] + data[place + 1 :]
 
 
 def only_protocol_errors(read: Callable[[], object]) -> None:
-    try:
+    with contextlib.suppress(ProtocolError):
         read()
-    except ProtocolError as error:
-        assert str(error)
 
 
 @given(messages())
@@ -206,8 +206,19 @@ def test_any_bytes_are_refused_or_a_message(junk: bytes, kind: type[Wire]) -> No
 
 @pytest.mark.parametrize(
     "field",
-    ['"loss":NaN', '"loss":1e999', '"loss":"0"', '"round":-1', '"round":1.0', '"odd":1']
-    + ['"round":true', '"state":"asleep"', '"client":null', '"board":""', '"bytes":-1'],
+    [
+        '"loss":NaN',
+        '"loss":1e999',
+        '"loss":"0"',
+        '"round":-1',
+        '"round":1.0',
+        '"round":true',
+        '"odd":1',
+        '"state":"asleep"',
+        '"client":null',
+        '"board":""',
+        '"bytes":-1',
+    ],
 )
 def test_a_field_of_the_wrong_kind_is_refused(field: str) -> None:
     good = encode(Info(run="r", round=1, client=2, board="b", state="training")).decode()

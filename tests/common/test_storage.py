@@ -1,12 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,8 +25,8 @@ from common.storage import (
 KILLS = 12
 
 
-@contextmanager
-def child(code: str, *arguments: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+@contextlib.contextmanager
+def child(code: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
     """A process that has said its first line, and does not outlive the test."""
     with subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
@@ -178,7 +178,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("mounting a small disk needs root on Linux")
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder]
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip(f"cannot mount a small disk here: {done.stderr.strip()}")
@@ -212,9 +212,11 @@ def test_a_journal_on_a_full_disk_keeps_its_lines_whole_and_goes_on_when_there_i
     filler.write_bytes(bytes(200_000))
     journal = Journal(tiny_disk / "events.jsonl")
     written = 0
-    with pytest.raises(StoreError, match=FULL):
-        for written in range(1000):
+    with contextlib.suppress(StoreError):
+        while written < 1000:
             journal.append({"number": written, "text": "x" * 1000}, sync=True)
+            written += 1
+    assert 0 < written < 1000
     filler.unlink()
     journal.append({"number": written, "text": "after"})
     journal.close()
@@ -266,8 +268,8 @@ except StoreError as error:
 
 
 def test_a_folder_that_is_not_ours_is_named(tmp_path: Path) -> None:
-    # /proc/self refuses everybody; a folder of root's refuses whoever is not root
-    folder = Path("/sys/kernel") if os.geteuid() != 0 else tmp_path
+    folder = tmp_path
+    folder.chmod(0o555)
     with child(NOT_OURS, folder) as process:
         said, _ = process.communicate(timeout=20)
     lines = said.decode().splitlines()

@@ -151,7 +151,11 @@ class Rig:
             )
 
         client.on_message = hear
-        client.on_connect = lambda *_: client.subscribe(f"{self.federation}/#", qos=1)
+
+        def subscribe(*_: object) -> None:
+            client.subscribe(f"{self.federation}/#", qos=1)
+
+        client.on_connect = subscribe
         client.on_subscribe = lambda *_: ready.set()
         client.connect("127.0.0.1", self.port)
         client.loop_start()

@@ -1,0 +1,131 @@
+"""Documentation is true: its commands, keys, tables and examples exist as it says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_type_hints
+
+import click
+import numpy as np
+import pytest
+
+from broker.cli import main as fl_broker
+from common.algorithms import build, options_of
+from common.algorithms.base import Update
+from common.algorithms.fedavg import fedavg
+from common.config import Experiment
+from common.experiment_file import load_experiment
+from common.topics import TOPICS
+from fl_client.cli import main as fl_client
+from fl_server.cli import main as fl_server
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GROUPS = {"fl-broker": fl_broker, "fl-server": fl_server, "fl-client": fl_client}
+
+
+def calls() -> list[tuple[str, str]]:
+    text = "\n".join(page.read_text() for page in PAGES)
+    return sorted(set(re.findall(r"(fl-(?:server|client|broker)) ([a-z]+)\b(?!\.)", text)))
+
+
+@pytest.mark.parametrize(("command", "sub"), calls())
+def test_every_command_in_the_docs_exists(command: str, sub: str) -> None:
+    group = GROUPS[command]
+    assert isinstance(group, click.Group)
+    assert sub in group.commands
+
+
+def test_every_option_in_the_docs_exists() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    used = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text)) - {"scale"}
+    known = {
+        option.lstrip("-")
+        for group in GROUPS.values()
+        for command in group.commands.values()
+        for parameter in command.params
+        for option in parameter.opts
+    }
+    assert used <= known | {"version", "help"}
+
+
+def test_every_page_the_readme_names_is_there() -> None:
+    for name in re.findall(
+        r"`((?:docs|examples|ansible|scripts)/[\w./-]*)`", PAGES[0].read_text()
+    ):
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.toml")), ids=str)
+def test_every_example_loads(path: Path) -> None:
+    load_experiment(path)
+
+
+def test_the_readmes_experiment_loads(tmp_path: Path) -> None:
+    block = re.search(r"```toml\n(.*?)```", PAGES[0].read_text(), re.S)
+    assert block is not None
+    (tmp_path / "readme.toml").write_text(block[1])
+    assert load_experiment(tmp_path / "readme.toml").data.clients == 30
+
+
+def test_every_setting_is_in_the_docs_with_its_default() -> None:
+    text = (ROOT / "docs" / "experiment.md").read_text()
+    for name, section in get_type_hints(Experiment).items():
+        part = text.partition(f"## [{name}]")[2].partition("\n## ")[0]
+        for key in get_type_hints(section):
+            assert key == "options" or f"| `{key}` | `" in part, f"{name}.{key}"
+    for key in options_of(fedavg):
+        assert f"| `{key}` | `" in text
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/protocol.md"])
+def test_the_topic_tables_agree_with_the_code(page: str) -> None:
+    rows = re.findall(
+        r"^\| (\d) \| `(?:fl|<fed>)/([^`]*)` \| (.*)$", (ROOT / page).read_text(), re.M
+    )
+    assert len(rows) == len(TOPICS)
+    for (number, topic, rest), row in zip(rows, TOPICS, strict=True):
+        assert int(number) == row.number
+        assert re.sub(r"<\w+>$", "+", topic) == row.pattern
+        assert (rest.split("|")[1].strip() == "yes") == row.retained
+
+
+def test_the_example_algorithm_works_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = re.search(
+        r"```python\n(.*?)```", (ROOT / "docs" / "algorithms.md").read_text(), re.S
+    )
+    assert code is not None
+    (tmp_path / "my_algorithms.py").write_text(code[1])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    algorithm = build("my_algorithms:cautious", {"step": 0.5})
+    old = {"base.w": np.zeros(2, np.float32)}
+    update = Update(0, {"base.w": np.full(2, 4, np.float32)}, {"base": 1.0})
+    new = algorithm.server_update(old, [update])
+    assert new["base.w"].tolist() == [2.0, 2.0]
+    assert new["base.w"].dtype == np.float32
+
+
+def test_the_project_speaks_of_itself_only() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    for name in listed.stdout.split():
+        path = ROOT / name
+        if path.suffix not in {".py", ".md", ".toml", ".sh", ".yml", ""} or not path.is_file():
+            continue
+        text = path.read_text(errors="ignore")
+        assert not re.search(r"^\s*(import|from) pickle", text, re.M), name
+        assert "/" + "work/" not in text, name
+
+
+def test_python_runs_the_packages_as_modules() -> None:
+    for module in ("broker", "fl_server", "fl_client"):
+        done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True)
+        assert done.returncode == 0, module
