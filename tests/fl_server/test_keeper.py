@@ -1,0 +1,149 @@
+"""What a run has learnt: aggregation, metrics, and going on after a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.arrays import Arrays, digest
+from common.blueprint import first_model
+from common.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
+from common.errors import ProtocolError
+from common.experiment_file import parse_experiment
+from common.journal import read_records
+from common.messages import ClientMetrics, Count
+from fl_server.keeper import Keeper
+from fl_server.round_state import Close, Open
+from fl_server.store import RunStore, create_run
+
+EXPERIMENT = parse_experiment({"model": {"name": "dnn"}, "data": {"clients": 4}})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return create_run(tmp_path, "r", EXPERIMENT)
+
+
+def blob(
+    store: RunStore, client: int, arrays: Arrays, number: int = 1, weight: float = 1.0
+) -> bytes:
+    meta = UpdateMeta(
+        run=store.run,
+        round=number,
+        client=client,
+        samples=10,
+        steps=3,
+        weights={"base": weight, "head": weight},
+        loss=0.5,
+    )
+    return encode_tensors(arrays, meta)
+
+
+def shifted(amount: float) -> Arrays:
+    model = first_model(EXPERIMENT)
+    return {name: (array + np.float32(amount)) for name, array in model.items()}
+
+
+def tell(store: RunStore, client: int, correct: int, number: int = 1) -> ClientMetrics:
+    counts = {"G": Count(correct=correct, total=10), "L1": Count(correct=correct, total=10)}
+    return ClientMetrics(run=store.run, round=number, client=client, counts=counts)  # type: ignore[arg-type]
+
+
+def do_round(keeper: Keeper, number: int) -> None:
+    keeper.open_round(Open(number, (0, 1), (0, 1)))
+    for client in (0, 1):
+        keeper.count(tell(keeper.store, client, 4 + client, number))
+        update = blob(keeper.store, client, shifted(number + client), number, 1.0 + 2 * client)
+        keeper.accept(number, client, update)
+    keeper.close_round(Close(number, (0, 1), (), training=True), 1.5)
+
+
+def test_the_first_download_is_the_first_model(store: RunStore) -> None:
+    keeper = Keeper(store, EXPERIMENT)
+    arrays, meta = decode_tensors(keeper.download(1), ModelMeta)
+    assert (meta.run, meta.round) == (store.run, 1)
+    assert digest(arrays) == digest(first_model(EXPERIMENT))
+    keeper.close()
+
+
+def test_a_round_averages_by_weight_and_tells_accuracy_of_the_model_it_tested(
+    store: RunStore,
+) -> None:
+    keeper = Keeper(store, EXPERIMENT)
+    do_round(keeper, 1)
+    arrays, _ = decode_tensors(keeper.download(2), ModelMeta)
+    wanted = shifted(0)["base.0.1.bias"].astype(np.float64) + (1 * 1 + 3 * 2) / 4
+    assert np.allclose(arrays["base.0.1.bias"], wanted, atol=1e-6)
+    (line,) = read_records(store.folder / "metrics.jsonl")
+    assert (line["round"], line["accuracy_global"], line["tested_samples"]) == (0, 0.45, 20)
+    assert line["accuracy_l2"] is None
+    keeper.close()
+
+
+def test_a_client_that_reports_twice_counts_once(store: RunStore) -> None:
+    keeper = Keeper(store, EXPERIMENT)
+    keeper.open_round(Open(1, (0,), (0,)))
+    keeper.count(tell(store, 0, 4))
+    keeper.count(tell(store, 0, 4))
+    assert keeper.tally.accuracies()["tested_samples"] == 10
+    keeper.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"head.1.0.bias": np.full(10, np.nan, np.float32)}, "not finite"),
+        ({"head.1.0.bias": np.zeros(11, np.float32)}, "expected float32"),
+        ({"head.1.0.bias": np.zeros(10, np.float64)}, "expected float32"),
+        ({"extra": np.zeros(1, np.float32)}, "missing or unknown"),
+    ],
+)
+def test_an_update_that_cannot_be_used_is_refused(
+    store: RunStore, change: Arrays, words: str
+) -> None:
+    keeper = Keeper(store, EXPERIMENT)
+    keeper.open_round(Open(1, (0,), ()))
+    with pytest.raises(ProtocolError, match=words):
+        keeper.accept(1, 0, blob(store, 0, {**shifted(1), **change}))
+    with pytest.raises(ProtocolError, match="another client"):
+        keeper.accept(1, 1, blob(store, 0, shifted(1)))
+    with pytest.raises(ProtocolError, match="not positive"):
+        keeper.accept(1, 0, blob(store, 0, shifted(1), weight=-1.0))
+    assert keeper.progress().safe == frozenset()
+    keeper.close()
+
+
+def test_going_on_after_any_round_gives_the_same_model_and_the_same_lines(
+    tmp_path: Path, store: RunStore
+) -> None:
+    straight = Keeper(store, EXPERIMENT)
+    for number in (1, 2, 3):
+        do_round(straight, number)
+    other = create_run(tmp_path / "other", "r", EXPERIMENT)
+    for number in (1, 2, 3):
+        keeper = Keeper(RunStore(other.folder), EXPERIMENT)
+        do_round(keeper, number)
+        keeper.close()
+    last = Keeper(RunStore(other.folder), EXPERIMENT)
+    assert last.finish() == straight.finish()
+
+    def lines(run: RunStore) -> list[tuple[int, float]]:
+        found = read_records(run.folder / "metrics.jsonl")
+        return [(line["round"], line["accuracy_global"]) for line in found]
+
+    assert lines(other) == lines(store)
+    straight.close()
+    last.close()
+
+
+def test_a_line_of_metrics_lost_after_its_checkpoint_is_written_again(store: RunStore) -> None:
+    keeper = Keeper(store, EXPERIMENT)
+    do_round(keeper, 1)
+    keeper.close()
+    path = store.folder / "metrics.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    Keeper(RunStore(store.folder), EXPERIMENT).close()
+    assert path.read_bytes() == whole
