@@ -42,7 +42,7 @@ _TAKEN_OVER = 142
 _TAKEN = "another process connected with the same identity"
 # Mosquitto 2.0 does not say that a session was taken over, it just hangs up. Whoever is hung up
 # on so often, so soon, and finds the session as it was, has a double: a copied state folder.
-_KICKS, _KICK_SECONDS = 4, 3.0
+_KICKS, _KICK_SECONDS = 10, 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class PahoLink:
         address: Address,
         client_id: str,
         subscribe: tuple[str, ...],
-        will: Callable[[int], Packet],
+        will: Callable[[int], Packet] | None,
         keepalive: int = 10,
     ) -> None:
         self.address = address
@@ -215,6 +215,8 @@ class PahoLink:
 
     def _before_connect(self, client: mqtt.Client, _data: object) -> None:
         self._connection += 1
+        if self._will is None:
+            return
         will = self._will(self._connection)
         delay = _properties(PacketTypes.WILLMESSAGE)
         delay.WillDelayInterval = WILL_DELAY_SECONDS

@@ -123,6 +123,8 @@ def resume(
               help="Board daemons; the clients are shared out among them.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Training processes of each board.")  # fmt: skip
+@click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
+              help="Let things go wrong as this script says (see docs/faults.md).")  # fmt: skip
 @_name
 @_place
 def lab(
@@ -130,6 +132,7 @@ def lab(
     overrides: tuple[str, ...],
     boards: int,
     workers: int,
+    faults: Path | None,
     name: str | None,
     runs: Path,
     plain: bool,
@@ -138,11 +141,15 @@ def lab(
 
     \b
     Example: fl-server lab examples/demo.toml --boards 4
+    Example: fl-server lab examples/demo.toml --faults examples/faults.toml
     """
     experiment = load_experiment(file, overrides)
     require_dataset(experiment.data.dataset)
+    script = launch.read_script(faults, boards, experiment.data.clients) if faults else None
     place = launch.Place(runs, plain)
     store = launch.find_or_create(place, experiment, name)
+    if script is not None:
+        _exit(finished=launch.faulty_lab(store, script, boards=boards, workers=workers))
     _exit(finished=launch.lab(place, store, boards=boards, workers=workers))
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from common.ids import show_ids
+from fl_server.faulty_lab import Recovery
 from fl_server.view import BoardView, View
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -74,6 +75,10 @@ class Lines:
     def say(self, text: str) -> None:
         """One line below everything."""
         self._console.print(text)
+
+    def show(self, table: RenderableType) -> None:
+        """A table below everything."""
+        self._console.print(table)
 
     def __enter__(self) -> Lines:
         return self
@@ -226,6 +231,17 @@ def summary(view: View) -> RenderableType:
             f"{line['seconds']:.1f}" if "seconds" in line else "-",
             size(line["bytes_up"]) if "bytes_up" in line else "-",
         )
+    return table
+
+
+def recovery_table(rows: list[Recovery]) -> RenderableType:
+    """What went wrong, how often, and how long it took to recover."""
+    table = Table(title="faults", title_justify="left")
+    for name in ("fault", "of", "count", "median recovery", "worst"):
+        table.add_column(name, justify="left" if name in ("fault", "of") else "right")
+    for row in rows:
+        times = (f"{row.median:.1f} s", f"{row.worst:.1f} s")
+        table.add_row(row.kind, row.target, str(row.count), *times)
     return table
 
 

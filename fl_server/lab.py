@@ -18,6 +18,7 @@ from typing import IO
 
 from common.errors import BrokerError, FedbedError
 from common.link import Address
+from fl_server.relay import Relay
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
@@ -28,8 +29,18 @@ log = logging.getLogger(__name__)
 class Lab:
     """A broker and boards of our own; a context manager that leaves nothing running."""
 
-    def __init__(self, folder: Path, clients: Sequence[int], boards: int, workers: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        clients: Sequence[int],
+        boards: int,
+        workers: int,
+        *,
+        relayed: bool = False,
+    ) -> None:
         self.folder = folder
+        self.relays: dict[str, Relay] = {}
+        self._relayed = relayed
         self._shares = share_out(clients, boards)
         self._workers = workers
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -39,8 +50,10 @@ class Lab:
     def __enter__(self) -> Lab:
         try:
             self._start_broker()
-            for board, clients in self._shares.items():
-                self._start_board(board, clients)
+            for board in self._shares:
+                if self._relayed:
+                    self.relays[board] = Relay(self.address.port)
+                self.start_board(board)
         except BaseException:
             self.stop()
             raise
@@ -62,12 +75,7 @@ class Lab:
         """On a port that was free a moment ago; if somebody was faster, on another."""
         for _ in range(3):
             self.address = Address("127.0.0.1", _free_port())
-            process = self._spawn(
-                "broker",
-                *("-m", "broker", "up", "--port", str(self.address.port)),
-                *("--folder", str(self.folder / "broker")),
-            )
-            if _answers(self.address, process):
+            if _answers(self.address, self._spawn_broker()):
                 return
             self._stop_one("broker")
         words = (self.folder / "broker.log").read_text(errors="replace").strip()
@@ -75,17 +83,27 @@ class Lab:
             f"the lab's broker did not start: {words.splitlines()[-1:] or 'no word'}"
         )
 
-    def _start_board(self, board: str, clients: Sequence[int]) -> None:
+    def start_board(self, board: str) -> None:
+        """Start a board for the first time, or again after it has died."""
+        relay = self.relays.get(board)
+        port = self.address.port if relay is None else relay.port
         self._spawn(
             board,
-            *("-m", "fl_client", "run", "--broker", str(self.address), "--board", board),
-            *("--clients", ",".join(map(str, clients)), "--workers", str(self._workers)),
-            *("--state", str(self.folder / board)),
+            *("-m", "fl_client", "run", "--broker", f"127.0.0.1:{port}", "--board", board),
+            *("--clients", ",".join(map(str, self._shares[board]))),
+            *("--workers", str(self._workers), "--state", str(self.folder / board)),
         )
 
-    def restart_board(self, board: str) -> None:
-        """Start a board that has died again."""
-        self._start_board(board, self._shares[board])
+    def start_broker_again(self) -> None:
+        """Start a killed broker on the port it had."""
+        self._spawn_broker()
+
+    def _spawn_broker(self) -> subprocess.Popen[bytes]:
+        return self._spawn(
+            "broker",
+            *("-m", "broker", "up", "--port", str(self.address.port)),
+            *("--folder", str(self.folder / "broker")),
+        )
 
     def _spawn(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -101,6 +119,10 @@ class Lab:
         )
         self._processes[name] = process
         return process
+
+    def wait(self, name: str) -> None:
+        """Wait for the end of a process that was killed."""
+        self._processes[name].wait(STOP_SECONDS)
 
     def check(self) -> None:
         """Raise if the broker or a board has ended by itself and cannot come back."""
@@ -125,6 +147,9 @@ class Lab:
                 process.send_signal(signal.SIGTERM)
         for name in reversed(list(self._processes)):
             self._stop_one(name)
+        for relay in self.relays.values():
+            relay.close()
+        self.relays.clear()
         for output in self._logs:
             output.close()
         self._logs.clear()
@@ -145,6 +170,16 @@ def share_out(clients: Sequence[int], boards: int) -> dict[str, tuple[int, ...]]
     count = min(boards, len(clients))
     cuts = [len(clients) * at // count for at in range(count + 1)]
     return {f"b{at + 1}": tuple(clients[cuts[at] : cuts[at + 1]]) for at in range(count)}
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all below it, the lowest first (Linux)."""
+    tasks = Path(f"/proc/{pid}/task")
+    found: list[int] = []
+    for task in tasks.iterdir() if tasks.exists() else ():
+        for child in (task / "children").read_text().split():
+            found += descendants(int(child))
+    return [*found, pid]
 
 
 def _free_port() -> int:

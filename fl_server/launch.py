@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,15 +15,22 @@ from typing import Any
 
 from common.blueprint import participants_of
 from common.config import Experiment
-from common.errors import FedbedError, StoreError, UsageError
+from common.errors import ConfigError, FedbedError, StoreError, UsageError
 from common.ids import check_name
 from common.link import Address
 from common.storage import FolderLock
-from fl_server.dashboard import Lines, Screen, make_display, show_summary
-from fl_server.lab import Lab
+from fl_server.dashboard import Lines, Screen, make_display, recovery_table, show_summary
+from fl_server.faults import Script, parse_script
+from fl_server.faulty_lab import FaultyLab, recoveries
+from fl_server.lab import Lab, share_out
 from fl_server.service import Coordinator
 from fl_server.simulate import Simulation
 from fl_server.store import RunStore, create_run, free_name, has_run
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 WATCH_SECONDS = 1.0
 RESTART_AFTER = 4  # looks at a killed board before it is started again
@@ -107,6 +115,35 @@ def lab(place: Place, store: RunStore, *, boards: int, workers: int) -> bool:
     return _conclude(display, finished=finished, how=how)
 
 
+def faulty_lab(store: RunStore, script: Script, *, boards: int, workers: int) -> bool:
+    """The whole testbed here, while a script's faults happen to it; False if interrupted."""
+    participants = participants_of(store.experiment())
+    folder = store.folder / "lab"
+    display = Lines(store.folder.name)
+    with Lab(folder, participants, boards, workers, relayed=True) as testbed:
+        troubled = FaultyLab(store, testbed, script, display.say)
+        with _stopped_by_signals(troubled.stop):
+            finished = troubled.run()
+    if finished:
+        _keep_only_logs(folder)
+    display.show(recovery_table(recoveries(troubled.outcomes)))
+    return finished
+
+
+def read_script(path: Path, boards: int, clients: int) -> Script:
+    """A fault file, checked."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    try:
+        return parse_script(table, tuple(share_out(range(clients), boards)))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
 def simulate(place: Place, store: RunStore, *, processes: int) -> bool:
     """The run in this process, without a broker."""
     with _at_work(place, store) as display:
@@ -167,7 +204,7 @@ def _watched(testbed: Lab, coordinator: Coordinator) -> Iterator[None]:
                     dead[board] = dead.get(board, 0) + 1
                     if dead[board] >= RESTART_AFTER:
                         del dead[board]
-                        testbed.restart_board(board)
+                        testbed.start_board(board)
             except (FedbedError, OSError) as error:
                 coordinator.fail(StoreError(str(error)))
                 return

@@ -35,7 +35,8 @@ hasty_setups = st.builds(
     min_updates=st.sampled_from((1, 2, 3)),
     start_with=st.sampled_from((None, 1, 2)),
 )
-stories = st.binary(min_size=20, max_size=LONGEST_STORY)
+# long enough to reach into the last round; Hypothesis prefers short ones
+stories = st.binary(min_size=80, max_size=LONGEST_STORY)
 
 
 @functools.cache
@@ -110,7 +111,7 @@ def test_an_impatient_run_always_ends_and_never_with_too_few_updates(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @settings(max_examples=1500)
-@given(patient_setups, st.binary(min_size=20, max_size=3 * LONGEST_STORY), st.booleans())
+@given(patient_setups, st.binary(min_size=200, max_size=3 * LONGEST_STORY), st.booleans())
 def test_many_more_disturbed_runs_end_with_the_numbers_of_an_undisturbed_one(
     setup: Setup, story: bytes, leftovers: bool
 ) -> None:
@@ -120,7 +121,11 @@ def test_many_more_disturbed_runs_end_with_the_numbers_of_an_undisturbed_one(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @settings(max_examples=1000)
-@given(hasty_setups, st.binary(max_size=3 * LONGEST_STORY), st.none() | st.integers(0, 2))
+@given(
+    hasty_setups,
+    st.binary(min_size=200, max_size=3 * LONGEST_STORY),
+    st.none() | st.integers(0, 2),
+)
 def test_many_more_impatient_runs_end(setup: Setup, story: bytes, gone: int | None) -> None:
     check_that_it_ends(setup, story, gone)
 

@@ -260,14 +260,15 @@ def test_the_right_password_opens_and_a_wrong_one_is_refused_for_good(
 
 @pytest.mark.slow
 def test_of_two_processes_with_one_identity_one_is_refused_and_the_other_goes_on(
-    broker: Broker, federation: str, links: ExitStack
+    broker: Broker, federation: str, links: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("common.link._KICKS", 4)  # each takes a second or two
     pair = [
         links.enter_context(open_link(address_of(broker), federation, "a", name=federation))
         for _ in range(2)
     ]
     loser: PahoLink | None = None
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + 3 * PATIENCE
     while loser is None and time.monotonic() < end:
         loser = next((link for link in pair if was_refused(link)), None)
     assert loser is not None, "they kick each other for ever"
@@ -293,8 +294,9 @@ def wait_until_alone(link: PahoLink) -> bool:
 
 @pytest.mark.slow
 def test_a_broker_that_restarts_again_and_again_is_no_double(
-    own_broker: Broker, federation: str, links: ExitStack
+    own_broker: Broker, federation: str, links: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("common.link._KICKS", 4)
     link = links.enter_context(open_link(address_of(own_broker), federation, "a"))
     for _ in range(5):
         wait_for(link, Up)

@@ -291,7 +291,7 @@ def run(quarrel: Quarrel, claims: list[Connected], *, settled_first: bool) -> No
     quarrel.calm_down()
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(claimants(all_clash=True), st.booleans(), st.data())
 def test_of_those_who_claim_the_same_exactly_one_survives(
     claims: list[Connected], settled_first: bool, data: st.DataObject
@@ -307,7 +307,7 @@ def test_of_those_who_claim_the_same_exactly_one_survives(
         assert winner == claims[0].instance, "whoever works already is not driven out"
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(claimants(all_clash=False), st.booleans(), st.data())
 def test_survivors_never_clash_and_whoever_clashes_with_nobody_survives(
     claims: list[Connected], settled_first: bool, data: st.DataObject
