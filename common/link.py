@@ -305,6 +305,7 @@ class PahoLink:
             self._pump()
 
     def _pump(self) -> None:
+        """Hand over as many parts as there is room for; streams that are through are said."""
         room = WINDOW - sum(len(stream.open) for stream in self._streams)
         for stream in self._streams:
             while room > 0 and not stream.exhausted:
@@ -314,6 +315,9 @@ class PahoLink:
                 elif (mid := self._hand_over(packet)) is not None:
                     stream.open.add(mid)
                     room -= 1
+        for stream in [s for s in self._streams if s.exhausted and not s.open]:
+            self._streams.remove(stream)
+            self._happenings.put(Streamed(stream.token))
 
     def receive(self, timeout: float) -> Happening | None:
         """The next thing that happened, or None after `timeout` seconds."""
@@ -352,9 +356,6 @@ class PahoLink:
             if mid in stream.open:
                 stream.open.discard(mid)
                 self._pump()
-                if stream.exhausted and not stream.open:
-                    self._streams.remove(stream)
-                    return Streamed(stream.token)
                 break
         return None
 

@@ -27,6 +27,7 @@ from common.ids import show_ids
 from common.messages import COORDINATOR, Connected
 
 PATIENCE_SECONDS = 4.0
+REPEAT_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Presence:
     claim: Connected
     echoed: bool = False
     suspects: Mapping[str, float] = field(default_factory=dict)
+    said: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,9 @@ def cleared(state: Presence, board: str) -> tuple[Presence, tuple[Outcome, ...]]
 
 
 def tick(state: Presence, now: float) -> tuple[Presence, tuple[Outcome, ...]]:
-    """Time passes: rivals that never answered are dead."""
+    """Time passes: rivals that never answered are dead, and others may think that of us."""
+    if state.claim.settled and now - state.said >= REPEAT_SECONDS:
+        return dataclasses.replace(state, said=now), (Say(state.claim),)
     return _settle(state, now)
 
 

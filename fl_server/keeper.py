@@ -45,6 +45,7 @@ class Keeper:
         self.store = store
         self.experiment = experiment
         self.tally = Tally()
+        self._opened = 0
         self._algorithm = algorithm_of(experiment)
         self._shapes = spec_of(experiment).shapes()
         self._download: tuple[int, bytes] | None = None
@@ -74,9 +75,11 @@ class Keeper:
         return Progress(self._meta.round, dict(self._meta.accepted), opened, safe)
 
     def open_round(self, opened: Open) -> None:
-        """Begin to add up a round."""
+        """Begin to add up a round; one that is opened again, for more clients, goes on."""
         self.store.open_round(opened)
-        self.tally = Tally()
+        if self._opened != opened.number:
+            self._opened = opened.number
+            self.tally = Tally()
 
     def download(self, number: int) -> bytes:
         """The blob that boards get in a round."""

@@ -30,13 +30,14 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What is known of a board; `heard` is the last round it gave a sign of."""
+    """What is known of a board: the last round it gave a sign of, and when it last spoke."""
 
     instance: str
     session: tuple[int, int]
     clients: tuple[int, ...]
     lost_at: float | None = None
     heard: int = 0
+    spoke: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

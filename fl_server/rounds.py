@@ -24,7 +24,6 @@ from dataclasses import replace
 
 from common.ids import show_ids
 from common.messages import (
-    COORDINATOR,
     ClientMetrics,
     Connected,
     CurrentRound,
@@ -32,12 +31,12 @@ from common.messages import (
     Selected,
     TrainEnd,
 )
+from fl_server.roll import all_present, needs_telling, note_presence, note_silence, note_word
 from fl_server.round_state import (
     REPEAT_SECONDS,
     Action,
     Aggregated,
     Announce,
-    Board,
     Close,
     Closing,
     Event,
@@ -108,9 +107,9 @@ def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Acti
         case Aggregated(number, now):
             return _note_aggregated(policy, state, number)
         case Reconnected(now):
-            return _say_everything(policy, state, now)
-        case Tick():
-            return state, ()
+            return _say_everything(policy, all_present(state, now), now)
+        case Tick(now):
+            return note_silence(state, now)
 
 
 def _note_message(
@@ -118,51 +117,11 @@ def _note_message(
 ) -> tuple[State, tuple[Action, ...]]:
     match message:
         case Connected():
-            return _note_connected(policy, state, message, now)
+            return note_presence(policy, state, message, now)
         case Info():
             return _note_info(policy, state, message, now)
         case ClientMetrics():
-            return _note_metrics(policy, state, message)
-
-
-def _note_connected(
-    policy: Policy, state: State, message: Connected, now: float
-) -> tuple[State, tuple[Action, ...]]:
-    known = state.boards.get(message.board)
-    if message.board == COORDINATOR or not message.settled:
-        return state, ()
-    same = known is not None and known.instance == message.instance
-    if known is not None and same and message.session < known.session:
-        return state, ()
-    if not message.connected:
-        if known is None or not same or known.lost_at is not None:
-            return state, ()
-        lost = replace(known, lost_at=now, session=message.session)
-        text = f"board {message.board} is lost (clients {show_ids(known.clients)})"
-        return _with_board(state, message.board, lost), (Note("lost", text, message.board),)
-    mine = tuple(sorted(set(message.clients) & set(policy.participants)))
-    heard = known.heard if known and same and message.session == known.session else 0
-    if isinstance(state.phase, Working) and not heard:
-        state = replace(state, phase=replace(state.phase, gap=REPEAT_SECONDS))
-    board = Board(message.instance, message.session, mine, None, heard)
-    return _with_board(state, message.board, board), _greet(message, known, mine)
-
-
-def _greet(message: Connected, known: Board | None, mine: tuple[int, ...]) -> tuple[Note, ...]:
-    notes: tuple[Note, ...] = ()
-    name = message.board
-    if known is None:
-        notes = (Note("connected", f"board {name}: clients {show_ids(mine)}", name),)
-    elif known.lost_at is not None:
-        notes = (Note("back", f"board {name} is back", name),)
-    foreign = set(message.clients) - set(mine)
-    if foreign and (known is None or known.clients != mine):
-        text = (
-            f"board {name} offers clients {show_ids(tuple(foreign))}, "
-            "which are not in this experiment: not used"
-        )
-        notes += (Note("foreign", text, name),)
-    return notes
+            return _note_metrics(policy, state, message, now)
 
 
 def _note_info(
@@ -172,7 +131,7 @@ def _note_info(
     if info.run != policy.run or not isinstance(phase, Working) or info.round != phase.number:
         return _unsaid(state), ()
     known = state.owner(info.client) == info.board
-    heard = _hear(state, info.client) if known else state
+    heard = note_word(state, info.client, now) if known else state
     if info.state == "missing":
         if now - phase.weights_said < REPEAT_SECONDS:
             return heard, ()
@@ -190,7 +149,7 @@ def _note_info(
 
 
 def _note_metrics(
-    policy: Policy, state: State, message: ClientMetrics
+    policy: Policy, state: State, message: ClientMetrics, now: float
 ) -> tuple[State, tuple[Action, ...]]:
     phase = state.phase
     if message.run != policy.run or not isinstance(phase, Working):
@@ -199,7 +158,7 @@ def _note_metrics(
         return _unsaid(state), ()
     measured = phase.measured | {message.client}
     counted = replace(state, phase=replace(phase, measured=measured, unsaid=True))
-    return _hear(counted, message.client), (Tell(message),)
+    return note_word(counted, message.client, now), (Tell(message),)
 
 
 def _note_update(state: State, event: Stored | Rejected) -> tuple[State, tuple[Action, ...]]:
@@ -232,21 +191,10 @@ def _note_aggregated(
     return replace(state, phase=between, accepted=accepted, done=number), ()
 
 
-def _hear(state: State, client: int) -> State:
-    owner = state.owner(client)
-    if owner is None or not isinstance(state.phase, Working):
-        return state
-    return _with_board(state, owner, replace(state.boards[owner], heard=state.phase.number))
-
-
 def _unsaid(state: State) -> State:
     if isinstance(state.phase, Working):
         return replace(state, phase=replace(state.phase, unsaid=True))
     return state
-
-
-def _with_board(state: State, name: str, board: Board) -> State:
-    return replace(state, boards={**state.boards, name: board})
 
 
 # what has become due
@@ -331,7 +279,7 @@ def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[A
 def _repeat(
     policy: Policy, state: State, phase: Working, now: float
 ) -> tuple[State, tuple[Action, ...]]:
-    silent = any(_is_silent(state, client, phase.number) for client in phase.pending)
+    silent = any(needs_telling(state, client, phase.number) for client in phase.pending)
     if now - phase.repeated >= (phase.gap if silent else REPEAT_AT_MOST):
         gap = min(2 * phase.gap, REPEAT_AT_MOST)
         again = replace(phase, said=now, repeated=now, gap=gap, unsaid=False)
@@ -340,12 +288,6 @@ def _repeat(
         said = replace(phase, unsaid=False, said=now)
         return replace(state, phase=said), _where_we_are(policy, state, phase)
     return state, ()
-
-
-def _is_silent(state: State, client: int, number: int) -> bool:
-    owner = state.owner(client)
-    board = state.boards[owner] if owner is not None else None
-    return board is None or (board.lost_at is None and board.heard != number)
 
 
 def _say_everything(
