@@ -11,15 +11,19 @@ from typing import TypeAlias
 import msgspec
 
 from common.errors import FedbedError
-from common.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
+from common.orders import (
+    AbandonedError,
+    EpochDone,
+    Prepare,
+    Prepared,
+    Turn,
+    TurnDone,
+    TurnFailed,
+)
 from common.training import use_one_thread
 from common.workbench import Workbench
 
 EpochHeard: TypeAlias = Callable[[EpochDone], None]
-
-
-class AbandonedError(Exception):
-    """Raised by whoever hears of an epoch, to give a job up."""
 
 
 class Hands:

@@ -236,7 +236,8 @@ class PahoLink:
             return
         self._up_at = time.monotonic()
         self._kicks = self._kicks if flags.session_present else 0
-        client.subscribe([(topic, SubscribeOptions(qos=QOS)) for topic in self._subscribe])
+        if self._subscribe:
+            client.subscribe([(topic, SubscribeOptions(qos=QOS)) for topic in self._subscribe])
         self._happenings.put(Up(self._connection))
 
     def _on_connect_fail(self, _client: mqtt.Client, _data: object) -> None:

@@ -73,3 +73,7 @@ class TurnFailed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 Order: TypeAlias = Prepare | Turn | Abandon
 Report: TypeAlias = Prepared | EpochDone | TurnDone | TurnFailed
+
+
+class AbandonedError(Exception):
+    """Raised by whoever hears of an epoch, to give a job up."""

@@ -14,8 +14,7 @@ from typing import IO
 
 import msgspec
 
-from common.hands import AbandonedError, Hands
-from common.orders import Abandon, EpochDone, Order, Prepare, Report, Turn
+from common.orders import Abandon, AbandonedError, EpochDone, Order, Prepare, Report, Turn
 
 
 class _Process:
@@ -36,6 +35,8 @@ class _Process:
         os._exit(0)  # the employer is gone, and training must not go on without it
 
     def work(self) -> None:
+        from common.hands import Hands  # imports torch, which takes seconds; we listen already
+
         hands = Hands()
         while True:
             order = self._orders.get()

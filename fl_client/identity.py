@@ -29,7 +29,7 @@ def next_identity(folder: Path) -> Identity:
     if data:
         try:
             known = msgspec.json.decode(data, type=Identity)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             log.warning("%s is damaged (%s): this daemon gets a new identity", path, error)
     identity = msgspec.structs.replace(known, starts=known.starts + 1)
     write_atomic(path, msgspec.json.encode(identity))

@@ -3,10 +3,7 @@ for the agent, and its actions become effects. Decisions are in `agent.py`."""
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-import os
-import platform
 import shutil
 import time
 from collections.abc import Iterator
@@ -15,19 +12,19 @@ from pathlib import Path
 
 import msgspec
 
-from common import VERSION, presence
+from common import VERSION
 from common.blueprint import algorithm_of, participants_of
 from common.codec import cut
 from common.config import Experiment
 from common.dropped import Dropped
 from common.errors import (
     BrokerError,
-    ClaimError,
     FedbedError,
     ProtocolError,
     StoreError,
     VersionError,
 )
+from common.herald import Herald, first_claim
 from common.ids import show_ids
 from common.link import (
     Address,
@@ -42,7 +39,6 @@ from common.link import (
     probe,
 )
 from common.messages import (
-    PROTOCOL,
     Chunk,
     Connected,
     CurrentRound,
@@ -54,7 +50,7 @@ from common.messages import (
 from common.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
 from common.pool import Pool
 from common.steps import StepStore
-from common.topics import Packet, connected_topic, packet, subscriptions, unpack
+from common.topics import Packet, packet, subscriptions, unpack
 from fl_client import agent
 from fl_client.agent_state import (
     Action,
@@ -122,33 +118,21 @@ class Daemon:
         self._next_job = 0
         self._lost: list[tuple[int, int]] = []
         self._held: list[Arrived] = []
-        self._presence = presence.Presence(self._first_claim(identity))
-        name = f"{settings.federation}-{settings.board}-{identity.instance}"
-        self._link = PahoLink(
-            settings.address, name, subscriptions(settings.federation, "board"), self._will
-        )
-        self._pool = Pool(settings.workers, self._link.post)
-
-    def _first_claim(self, identity: Identity) -> Connected:
-        return Connected(
-            protocol=PROTOCOL,
-            version=VERSION,
-            board=self._settings.board,
+        claim = first_claim(
+            settings.board,
             instance=identity.instance,
-            session=(identity.starts, 0),
-            connected=True,
-            settled=False,
-            since=time.time(),
-            clients=self._settings.clients,
-            host=f"{platform.node()}, process {os.getpid()}",
-            workers=self._settings.workers,
+            starts=identity.starts,
+            clients=settings.clients,
         )
-
-    def _will(self, connection: int) -> Packet:
-        claim = self._presence.claim
-        session = (claim.session[0], connection)
-        gone = msgspec.structs.replace(claim, connected=False, settled=True, session=session)
-        return packet(self._settings.federation, gone)
+        self._herald = Herald(settings.federation, claim)
+        self._link = PahoLink(
+            settings.address,
+            f"{settings.federation}-{settings.board}-{identity.instance}",
+            subscriptions(settings.federation, "board"),
+            self._herald.will,
+        )
+        self._herald.use(self._link)
+        self._pool = Pool(settings.workers, self._link.post)
 
     def stop(self) -> None:
         """Ask the daemon to end; may be called from a signal handler."""
@@ -160,7 +144,7 @@ class Daemon:
             self._serve()
         finally:
             self._pool.release()
-            self._say_farewell()
+            self._herald.say_farewell()
             self._link.close()
 
     def _serve(self) -> None:
@@ -177,14 +161,9 @@ class Daemon:
                 self._step(StepLost(client, number, time.monotonic()))
             if time.monotonic() - ticked >= TICK_SECONDS:
                 ticked = time.monotonic()
-                self._present(presence.tick(self._presence, ticked))
+                if self._herald.tick():
+                    self._begin()
                 self._step(Tick(ticked))
-
-    def _say_farewell(self) -> None:
-        claim = self._presence.claim
-        if claim.settled:
-            gone = msgspec.structs.replace(claim, connected=False)
-            self._link.publish(packet(self._settings.federation, gone))
 
     # what happens
 
@@ -193,7 +172,7 @@ class Daemon:
         match happening:
             case Up(connection):
                 log.info("connected to the broker at %s", self._settings.address)
-                self._present(presence.connect(self._presence, connection))
+                self._herald.connected(connection)
                 self._step(Reconnected(now))
             case Down(reason):
                 log.warning(
@@ -215,7 +194,8 @@ class Daemon:
 
     def _hear(self, arrived: Arrived, now: float) -> None:
         if not arrived.payload:
-            return  # a retained message was cleared
+            self._herald.hear_cleared(arrived.topic)
+            return
         try:
             _, message = unpack(self._settings.federation, arrived.topic, arrived.payload)
         except VersionError as error:
@@ -226,9 +206,9 @@ class Daemon:
             self._dropped.note(kind, arrived.topic, len(arrived.payload), str(error))
             return
         if isinstance(message, Connected):
-            stored = arrived.retained
-            self._present(presence.hear(self._presence, message, stored=stored, now=now))
-        elif not self._presence.claim.settled:
+            if self._herald.hear(message, stored=arrived.retained):
+                self._begin()
+        elif not self._herald.settled:
             self._held.append(arrived)
         elif isinstance(message, Chunk):
             done = self._downloads.add(message)
@@ -243,36 +223,17 @@ class Daemon:
             self._complain(f"the coordinator {error}")
 
     def _complain(self, problem: str) -> None:
-        """Let the coordinator know why this board cannot take part (or that it can again)."""
-        claim = self._presence.claim
-        if claim.problem == problem:
-            return
-        if problem:
+        """Let everybody know why this board cannot take part (or that it can again)."""
+        if self._herald.complain(problem) and problem:
             log.error("%s", problem)
-        claim = msgspec.structs.replace(claim, problem=problem[:1000])
-        changed = dataclasses.replace(self._presence, claim=claim)
-        self._present((changed, (presence.Say(claim),)))
 
-    def _present(self, outcome: tuple[presence.Presence, tuple[presence.Outcome, ...]]) -> None:
-        self._presence, outcomes = outcome
-        for item in outcomes:
-            match item:
-                case presence.Say(claim):
-                    self._link.publish(packet(self._settings.federation, claim))
-                case presence.Settled():
-                    clients = show_ids(self._settings.clients)
-                    log.info("board %s is ready: clients %s", self._settings.board, clients)
-                    held, self._held = self._held, []
-                    for arrived in held:
-                        self._hear(arrived, time.monotonic())
-                case presence.Beaten(reason, clear):
-                    if clear:
-                        topic = connected_topic(self._settings.federation, self._settings.board)
-                        self._link.publish(Packet(topic, b"", retain=True))
-                    self._presence = presence.Presence(
-                        msgspec.structs.replace(self._presence.claim, settled=False)
-                    )
-                    raise ClaimError(reason)
+    def _begin(self) -> None:
+        """Nobody objects to our being here: take what has waited for that."""
+        clients = show_ids(self._settings.clients)
+        log.info("board %s is ready: clients %s", self._settings.board, clients)
+        held, self._held = self._held, []
+        for arrived in held:
+            self._hear(arrived, time.monotonic())
 
     def _take_report(self, item: object, now: float) -> None:
         match item:

@@ -109,7 +109,7 @@ def resume(
     Example: fl-server resume demo-3 --broker 192.168.1.10
     """
     place = launch.Place(runs, plain)
-    store = launch.find_unfinished(place, Path(name).name)
+    store = launch.find_run(place, Path(name).name)
     address = read_address(broker, credentials)
     check_name(federation, "--federation")
     probe(address)
@@ -141,7 +141,7 @@ def lab(
 
     \b
     Example: fl-server lab examples/demo.toml --boards 4
-    Example: fl-server lab examples/demo.toml --faults examples/faults.toml
+    Example: fl-server lab examples/demo.toml --faults examples/faults/rough-day.toml
     """
     experiment = load_experiment(file, overrides)
     require_dataset(experiment.data.dataset)

@@ -98,7 +98,9 @@ def describe(view: View, fact: Mapping[str, Any]) -> str:
     """A fact in one line; nothing for those that are only for the live screen."""
     match fact["event"]:
         case "started":
-            again = f", going on after round {fact['done']}" if fact["done"] else ""
+            safe = len(fact.get("safe", ()))
+            again = f", going on after round {fact['done']} with {safe} updates of the next"
+            again = again if fact.get("incarnation", 1) > 1 else ""
             return (
                 f"{view.title}: {fact['rounds']} rounds, {fact['participants']} clients{again}"
             )

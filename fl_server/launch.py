@@ -23,7 +23,7 @@ from fl_server.dashboard import Lines, Screen, make_display, recovery_table, sho
 from fl_server.faults import Script, parse_script
 from fl_server.faulty_lab import FaultyLab, recoveries
 from fl_server.lab import Lab, share_out
-from fl_server.service import Coordinator
+from fl_server.service import Coordinator, say_end_again
 from fl_server.simulate import Simulation
 from fl_server.store import RunStore, create_run, free_name, has_run
 
@@ -66,21 +66,22 @@ def find_or_create(place: Place, experiment: Experiment, name: str | None) -> Ru
     return store
 
 
-def find_unfinished(place: Place, name: str) -> RunStore:
+def find_run(place: Place, name: str) -> RunStore:
     """The run of that name, to go on with."""
     folder = place.runs / name
     if not has_run(place.runs, name):
         known = sorted(path.parent.name for path in place.runs.glob("*/run.json"))
         listed = f"there are {', '.join(known[-8:])}" if known else "there is none"
         raise UsageError(f"no run {name!r} in {place.runs}; {listed}")
-    store = RunStore(folder)
-    if store.finished:
-        raise UsageError(f"run {name!r} is finished; its results are in {folder}")
-    return store
+    return RunStore(folder)
 
 
 def run(place: Place, store: RunStore, address: Address, federation: str) -> bool:
     """Coordinate a run over a broker; False if it was interrupted."""
+    if store.finished:  # maybe killed before everybody had heard of it
+        say_end_again(store, address, federation)
+        Lines(store.folder.name).say(f"this run is finished; its results are in {store.folder}")
+        return True
     with _at_work(place, store) as display:
         coordinator = Coordinator(
             store, address, federation=federation, observe=display.observe

@@ -4,8 +4,6 @@ its actions become messages and files. Decisions are in `rounds.py`."""
 from __future__ import annotations
 
 import logging
-import os
-import platform
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +12,12 @@ from typing import cast
 
 import msgspec
 
-from common import VERSION, presence
+from common import VERSION
 from common.assembly import Assembly
 from common.codec import cut
 from common.dropped import Dropped
-from common.errors import BrokerError, ClaimError, FedbedError, ProtocolError, VersionError
+from common.errors import BrokerError, FedbedError, ProtocolError, VersionError
+from common.herald import Herald, first_claim
 from common.ids import show_ids
 from common.link import (
     Address,
@@ -85,6 +84,7 @@ class Coordinator:
         self._assemblies: dict[int, Assembly] = {}
         self._said_waiting = -WAITING_SECONDS
         self._problems: dict[str, str] = {}
+        self._late: set[tuple[int, int]] = set()
         self._held: list[Event] = []  # until nobody objects to our claim
         experiment = store.experiment()
         self._keeper = Keeper(store, experiment)
@@ -98,35 +98,20 @@ class Coordinator:
         policy = policy_of(store.run, experiment)
         state = resume_state(self._keeper, incarnation)
         self._conductor = Conductor(self._keeper, policy, state, self, observe)
-        self._presence = presence.Presence(self._claim(incarnation))
+        claim = first_claim(
+            COORDINATOR,
+            instance=store.run,
+            starts=incarnation,
+            what=f"run {store.folder.name}",
+        )
+        self._herald = Herald(federation, claim)
         self._link = PahoLink(
             address,
             f"{federation}-coordinator-{store.run}",
             subscriptions(federation, "server"),
-            self._will,
+            self._herald.will,
         )
-
-    def _claim(self, incarnation: int) -> Connected:
-        return Connected(
-            protocol=PROTOCOL,
-            version=VERSION,
-            board=COORDINATOR,
-            instance=self._store.run,
-            session=(incarnation, 0),
-            connected=True,
-            settled=False,
-            since=time.time(),
-            clients=(),
-            host=f"run {self._store.folder.name} on {platform.node()}, process {os.getpid()}",
-        )
-
-    def _will(self, connection: int) -> Packet:
-        claim = self._presence.claim
-        session = (claim.session[0], connection)
-        return packet(
-            self._federation,
-            msgspec.structs.replace(claim, connected=False, settled=True, session=session),
-        )
+        self._herald.use(self._link)
 
     def stop(self) -> None:
         """Ask the coordinator to stop; may be called from a signal handler."""
@@ -145,7 +130,7 @@ class Coordinator:
         finally:
             if finished:
                 self._clear_weights()
-            self._say_farewell()
+            self._herald.say_farewell()
             self._link.close(timeout=5.0, forget_session=finished)
             self._keeper.close()
         return finished
@@ -162,15 +147,11 @@ class Coordinator:
             now = time.monotonic()
             if now - ticked >= TICK_SECONDS:
                 ticked = now
-                self._present(presence.tick(self._presence, now))
+                if self._herald.tick():
+                    self._begin()
                 self._feed(Tick(now))
                 self._say_whom_we_wait_for(now)
         return True
-
-    def _say_farewell(self) -> None:
-        gone = msgspec.structs.replace(self._presence.claim, connected=False)
-        if gone.settled:
-            self._link.publish(packet(self._federation, gone))
 
     def _clear_weights(self) -> None:
         """Retained parts of a model that nobody needs any more would stay in the broker."""
@@ -186,7 +167,7 @@ class Coordinator:
         match happening:
             case Up(connection):
                 self._conductor.tell("broker_up", address=str(self._address))
-                self._present(presence.connect(self._presence, connection))
+                self._herald.connected(connection)
                 self._feed(Reconnected(now))
             case Down(reason):
                 self._conductor.tell("broker_down", address=str(self._address), text=reason)
@@ -206,14 +187,15 @@ class Coordinator:
         self._feed(cast("Event", item))  # only `aggregate` posts anything else
 
     def _feed(self, event: Event) -> None:
-        if self._presence.claim.settled:
+        if self._herald.settled:
             self._conductor.feed(event)
         elif not isinstance(event, Tick | Reconnected):
             self._held.append(event)
 
     def _hear(self, arrived: Arrived, now: float) -> None:
         if not arrived.payload:
-            return  # a retained message was cleared
+            self._herald.hear_cleared(arrived.topic)
+            return
         size = len(arrived.payload)
         try:
             _, message = unpack(self._federation, arrived.topic, arrived.payload)
@@ -224,8 +206,8 @@ class Coordinator:
             self._drop(arrived.topic, size, str(error))
             return
         if isinstance(message, Connected):
-            stored = arrived.retained
-            self._present(presence.hear(self._presence, message, stored=stored, now=now))
+            if self._herald.hear(message, stored=arrived.retained):
+                self._begin()
             if message.board != COORDINATOR:
                 self._meet(message, now)
         elif isinstance(message, Chunk):
@@ -295,6 +277,19 @@ class Coordinator:
             del self._assemblies[client]
             self._take_update(assembly, client, header.round, now)
 
+    def _refuse_update(self, topic: str, chunk: Chunk, client: int) -> None:
+        header, state = chunk.header, self._conductor.state
+        late = header.run == self._store.run and header.round <= state.done
+        if late and state.accepted.get(client, 0) < header.round:
+            if (client, header.round) not in self._late:
+                self._late.add((client, header.round))
+                text = (
+                    f"late update of client {client} rejected: round {header.round} is closed"
+                )
+                self._conductor.tell("late", text=text, client=client, round=header.round)
+            return
+        self._drop(topic, len(chunk.body), "an update that is repeated or not asked for")
+
     def _take_update(self, assembly: Assembly, client: int, number: int, now: float) -> None:
         """An update is complete: verify it, make it safe, and only then say so."""
         try:
@@ -320,19 +315,12 @@ class Coordinator:
         if self._dropped.note(kind, topic, size, reason):
             self._conductor.tell("message_dropped", topic=topic[:200], size=size, text=reason)
 
-    def _present(self, outcome: tuple[presence.Presence, tuple[presence.Outcome, ...]]) -> None:
-        self._presence, outcomes = outcome
-        for item in outcomes:
-            match item:
-                case presence.Say(claim):
-                    self._link.publish(packet(self._federation, claim))
-                case presence.Settled():
-                    held, self._held = self._held, []
-                    for event in held:
-                        self._conductor.feed(event)
-                    self._conductor.feed(Reconnected(time.monotonic()))
-                case presence.Beaten(reason):
-                    raise ClaimError(reason)
+    def _begin(self) -> None:
+        """Nobody objects to our being here: take what has waited for that."""
+        held, self._held = self._held, []
+        for event in held:
+            self._conductor.feed(event)
+        self._conductor.feed(Reconnected(time.monotonic()))
 
     def _say_whom_we_wait_for(self, now: float) -> None:
         phase = self._conductor.state.phase
@@ -382,3 +370,14 @@ def _caught(work: Callable[[], Event]) -> Callable[[], object]:
             return FedbedError(f"aggregation failed: {type(error).__name__}: {error}")
 
     return run
+
+
+def say_end_again(store: RunStore, address: Address, federation: str) -> bool:
+    """Tell the boards once more that a finished run is over; False if the broker is away."""
+    link = PahoLink(address, f"{federation}-end-{store.run}", (), None)
+    happening = link.receive(10.0)
+    said = isinstance(happening, Up)
+    if said:
+        link.publish(packet(federation, TrainEnd(run=store.run, reason="finished")))
+    link.close(timeout=5.0, forget_session=True)
+    return said

@@ -149,7 +149,7 @@ class RunStore:
             return None
         try:
             record = msgspec.json.decode(path.read_bytes(), type=_OpenRecord)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             log.warning("discarded %s: %s", path, error)
             return None
         return Open(record.number, record.selected, record.testers)
@@ -239,5 +239,5 @@ def _read_record(folder: Path) -> RunRecord:
                 "finish it with the version that started it"
             )
         return msgspec.convert(head, RunRecord)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(f"{path} is damaged: {error}") from error

@@ -18,6 +18,7 @@ LOUD = {
     "rejected",
     "dropped",
     "broker_down",
+    "late",
     "message_dropped",
     "foreign",
 }

@@ -21,6 +21,7 @@ from common.experiment_file import load_experiment
 from common.topics import TOPICS
 from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
+from fl_server.launch import read_script
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -59,9 +60,14 @@ def test_every_page_the_readme_names_is_there() -> None:
         assert (ROOT / name).exists(), name
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.toml")), ids=str)
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=str)
 def test_every_example_loads(path: Path) -> None:
     load_experiment(path)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples" / "faults").glob("*.toml")), ids=str)
+def test_every_fault_script_loads(path: Path) -> None:
+    read_script(path, boards=4, clients=12)
 
 
 def test_the_readmes_experiment_loads(tmp_path: Path) -> None:

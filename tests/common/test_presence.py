@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from common.messages import COORDINATOR, PROTOCOL, Connected
 from common.presence import (
     PATIENCE_SECONDS,
+    REPEAT_SECONDS,
     Beaten,
     Outcome,
     Presence,
@@ -74,7 +75,13 @@ def test_nothing_is_settled_before_the_claim_came_back() -> None:
 def test_a_settled_claim_does_not_settle_again() -> None:
     state = Presence(SETTLED, echoed=True)
     assert hear(state, SETTLED, stored=False, now=0.0) == (state, ())
-    assert tick(state, 1e9) == (state, ())
+    assert tick(state, REPEAT_SECONDS - 1) == (state, ())
+
+
+def test_a_settled_claim_is_repeated_now_and_then_because_brokers_forget() -> None:
+    state, said = tick(Presence(SETTLED, echoed=True), REPEAT_SECONDS)
+    assert said == (Say(SETTLED),)
+    assert tick(state, REPEAT_SECONDS + 1)[1] == ()
 
 
 def test_a_stored_rival_is_waited_for_and_overcome_when_it_never_speaks() -> None:

@@ -21,6 +21,7 @@ from common.messages import (
     TrainEnd,
 )
 from fl_server import rounds
+from fl_server.roll import SILENCE_SECONDS, all_present
 from fl_server.round_state import (
     Action,
     Aggregated,
@@ -81,7 +82,9 @@ class Machine:
         return self.hear(*(metrics(client, number) for client in clients))
 
     def wait(self, seconds: float) -> tuple[Action, ...]:
+        """Time passes, and boards that are there repeat that they are."""
         self.now += seconds
+        self.state = all_present(self.state, self.now)
         return self.take(Tick(self.now))
 
     def aggregate(self, number: int = 1) -> tuple[Action, ...]:
@@ -378,7 +381,7 @@ def test_between_rounds_late_words_change_nothing() -> None:
     machine.store(*A, *B)
     machine.measure(*A, *B)
     before = machine.state
-    machine.take(Strayed(1.0), Stored(0, 1, 1.0), Rejected(0, 1, "late", 1.0), Tick(99.0))
+    machine.take(Strayed(1.0), Stored(0, 1, 1.0), Rejected(0, 1, "late", 1.0), Tick(9.0))
     assert machine.actions == ()
     machine.hear(metrics(0), info(0, "training"))
     machine.aggregate(number=7)
@@ -734,3 +737,28 @@ def test_a_board_lost_between_rounds_is_selected_all_the_same() -> None:
     machine.hear(gone("b", B))
     machine.aggregate()
     assert machine.working.selected == (0, 1, 2, 3)
+
+
+def test_a_board_whose_will_died_with_the_broker_is_lost_by_its_silence() -> None:
+    machine = begun()
+    machine.now += SILENCE_SECONDS
+    machine.hear(board("b", B))
+    machine.take(Tick(machine.now))
+    assert machine.notes == {"lost": "board a is lost (clients 0-1)"}
+    assert machine.state.boards["b"].lost_at is None
+
+
+def test_any_word_of_a_silent_board_brings_it_back() -> None:
+    machine = begun()
+    machine.now += SILENCE_SECONDS
+    machine.take(Tick(machine.now))
+    assert machine.state.registered(connected=True) == frozenset()
+    machine.measure(A[0])
+    assert machine.state.registered(connected=True) == frozenset(A)
+
+
+def test_after_our_own_absence_nobodys_silence_counts() -> None:
+    machine = begun()
+    machine.now += 10 * SILENCE_SECONDS
+    machine.take(Reconnected(machine.now), Tick(machine.now))
+    assert machine.state.registered(connected=True) == frozenset((*A, *B))

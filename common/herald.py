@@ -1,0 +1,126 @@
+"""Keeps a party's presence on the broker true; the shell around `presence.py`.
+
+Used by the daemon and by the coordinator. Raises ClaimError when somebody else has our place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import time
+
+import msgspec
+
+from common import VERSION, presence
+from common.errors import ClaimError
+from common.link import Link
+from common.messages import PROTOCOL, Connected
+from common.topics import Packet, connected_topic, packet
+
+
+def first_claim(
+    name: str, *, instance: str, starts: int, clients: tuple[int, ...] = (), what: str = ""
+) -> Connected:
+    """What a party says of itself when it starts; `what` is for people."""
+    host = f"{platform.node()}, process {os.getpid()}"
+    return Connected(
+        protocol=PROTOCOL,
+        version=VERSION,
+        board=name,
+        instance=instance,
+        session=(starts, 0),
+        connected=True,
+        settled=False,
+        since=time.time(),
+        clients=clients,
+        host=f"{what} on {host}" if what else host,
+    )
+
+
+class Herald:
+    """Says who we are, hears who others are, and settles who may stay."""
+
+    def __init__(self, federation: str, claim: Connected) -> None:
+        self._federation = federation
+        self._presence = presence.Presence(claim)
+        self._link: Link | None = None
+
+    def use(self, link: Link) -> None:
+        """Speak through this link from now on."""
+        self._link = link
+
+    @property
+    def settled(self) -> bool:
+        """Whether nobody objects to our being here."""
+        return self._presence.claim.settled
+
+    def will(self, connection: int) -> Packet:
+        """The last will of one connection."""
+        claim = self._presence.claim
+        session = (claim.session[0], connection)
+        return packet(
+            self._federation,
+            msgspec.structs.replace(claim, connected=False, settled=True, session=session),
+        )
+
+    def connected(self, connection: int) -> None:
+        """A new connection is there: say who we are."""
+        self._take(presence.connect(self._presence, connection))
+
+    def hear(self, other: Connected, *, stored: bool) -> bool:
+        """Somebody's announcement; True if we are settled by it."""
+        now = time.monotonic()
+        return self._take(presence.hear(self._presence, other, stored=stored, now=now))
+
+    def hear_cleared(self, topic: str) -> None:
+        """A stored announcement was deleted; if it was ours, say it again."""
+        board = topic.rpartition("/")[2]
+        if topic == connected_topic(self._federation, board):
+            self._take(presence.cleared(self._presence, board))
+
+    def tick(self) -> bool:
+        """Time passes; True if we are settled by it."""
+        return self._take(presence.tick(self._presence, time.monotonic()))
+
+    def complain(self, problem: str) -> bool:
+        """Tell everybody why we cannot take part (or, empty, that we can); False if known."""
+        claim = self._presence.claim
+        if claim.problem == problem[:1000]:
+            return False
+        claim = msgspec.structs.replace(claim, problem=problem[:1000])
+        self._presence = dataclasses.replace(self._presence, claim=claim)
+        self._publish(packet(self._federation, claim))
+        return True
+
+    def say_farewell(self) -> None:
+        """A clean disconnect sends no will, so we say ourselves that we are gone."""
+        claim = self._presence.claim
+        if claim.settled:
+            gone = msgspec.structs.replace(claim, connected=False)
+            self._publish(packet(self._federation, gone))
+
+    def _publish(self, item: Packet) -> None:
+        assert self._link is not None
+        self._link.publish(item)
+
+    def _take(self, change: tuple[presence.Presence, tuple[presence.Outcome, ...]]) -> bool:
+        self._presence, outcomes = change
+        settled = False
+        for outcome in outcomes:
+            match outcome:
+                case presence.Say(claim):
+                    self._publish(packet(self._federation, claim))
+                case presence.Settled():
+                    settled = True
+                case presence.Beaten(reason, clear):
+                    self._give_up(clear=clear)
+                    raise ClaimError(reason)
+        return settled
+
+    def _give_up(self, *, clear: bool) -> None:
+        claim = msgspec.structs.replace(self._presence.claim, settled=False)
+        self._presence = dataclasses.replace(self._presence, claim=claim)
+        if clear:
+            topic = connected_topic(self._federation, claim.board)
+            self._publish(Packet(topic, b"", retain=True))

@@ -1,0 +1,159 @@
+"""`make chaos`: many faults of all kinds over several runs; every run must end with the same bits.
+
+    python -m tests.chaos --faults 200 --minutes 10 --seed 1
+
+Prints its seed first: the same seed draws the same faults (not the same instants: that is the
+machine's doing). Exit code 0 only if every run ended with the digest of the undisturbed one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from common.journal import read_records
+from fl_server.dashboard import Lines, recovery_table
+from fl_server.faults import TARGETS
+from fl_server.faulty_lab import Recovery
+
+EXPERIMENT = """
+[experiment]
+rounds = {rounds}
+grace = "forever"
+seed = {seed}
+[algorithm]
+name = "{algorithm}"
+[model]
+name = "dnn"
+[data]
+clients = 8
+[training]
+epochs = {epochs}
+[selection]
+rate = 0.75
+"""
+SCRIPT = """
+seed = {seed}
+[random]
+count = 1000
+every = [0.2, 1.6]
+seconds = [0.0, 1.5]
+"""
+ALGORITHMS = ("fedavg",)  # one of each class of client state
+RUN_MINUTES = 5.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked for."""
+
+    faults: int
+    minutes: float
+    seed: int
+    rounds: int
+    epochs: int
+
+
+def main() -> int:
+    """Run until enough faults were survived, or time is up."""
+    settings = _arguments()
+    print(f"chaos with seed {settings.seed}", flush=True)  # noqa: T201
+    end = time.monotonic() + 60 * settings.minutes
+    found: list[dict[str, Any]] = []
+    good = True
+    with TemporaryDirectory() as folder:
+        for number in _numbers(settings, found, end):
+            algorithm = ALGORITHMS[number % len(ALGORITHMS)]
+            seed = settings.seed * 1000 + number
+            good &= _one_run(Path(folder) / str(number), settings, algorithm, seed, found)
+    Lines("chaos").show(recovery_table(_recoveries(found)))
+    kinds = {fact["kind"] for fact in found}
+    enough = len(found) >= settings.faults and kinds == set(TARGETS)
+    missing = ", ".join(sorted(set(TARGETS) - kinds)) or "none"
+    print(f"{len(found)} faults survived; kinds that never came: {missing}")  # noqa: T201
+    return 0 if good and enough else 1
+
+
+def _numbers(settings: Settings, found: list[dict[str, Any]], end: float) -> Iterator[int]:
+    number = 0
+    while time.monotonic() < end and (len(found) < settings.faults or number == 0):
+        yield number
+        number += 1
+
+
+def _one_run(
+    folder: Path, settings: Settings, algorithm: str, seed: int, found: list[dict[str, Any]]
+) -> bool:
+    folder.mkdir()
+    text = EXPERIMENT.format(
+        rounds=settings.rounds, epochs=settings.epochs, seed=seed, algorithm=algorithm
+    )
+    (folder / "x.toml").write_text(text)
+    (folder / "faults.toml").write_text(SCRIPT.format(seed=seed))
+    calm = _call(folder, "simulate", "x.toml", "--run", "calm", "--processes", "2")
+    began = time.monotonic()
+    wild = _call(
+        *(folder, "lab", "x.toml", "--run", "wild", "--boards", "4"),
+        *("--faults", "faults.toml"),
+    )
+    faults = [e for e in _events(folder, "wild") if e["event"] == "fault"]
+    found += faults
+    same = calm is not None and calm == wild
+    verdict = "same bits" if same else f"DIFFERENT: {calm} and {wild}"
+    seconds = time.monotonic() - began
+    print(  # noqa: T201
+        f"{algorithm}, seed {seed}: {len(faults)} faults in {seconds:.0f} s: {verdict}", flush=True
+    )
+    if not same:
+        print((folder / "lab.log").read_text()[-4000:])  # noqa: T201
+    return same
+
+
+def _call(folder: Path, *arguments: str) -> str | None:
+    """Run a command; the digest of the model it ended with, if it did."""
+    command = [sys.executable, "-m", "fl_server", *arguments, "--plain"]
+    with (folder / f"{arguments[0]}.log").open("wb") as log:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                command, cwd=folder, stdout=log, stderr=log, timeout=60 * RUN_MINUTES, check=False
+            )
+    run = arguments[arguments.index("--run") + 1]
+    ends = [e for e in _events(folder, run) if e["event"] == "finished"]
+    return str(ends[-1]["digest"]) if ends else None
+
+
+def _events(folder: Path, run: str) -> list[dict[str, Any]]:
+    return read_records(folder / "runs" / run / "events.jsonl")
+
+
+def _recoveries(found: list[dict[str, Any]]) -> list[Recovery]:
+    groups: dict[tuple[str, str], list[float]] = {}
+    for fact in found:
+        target = fact["target"] if fact["target"] in ("server", "broker") else "board"
+        groups.setdefault((fact["kind"], target), []).append(fact["recovery"])
+    return [
+        Recovery(kind, target, len(times), sorted(times)[len(times) // 2], max(times))
+        for (kind, target), times in sorted(groups.items())
+    ]
+
+
+def _arguments() -> Settings:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--minutes", type=float, default=9.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--epochs", type=int, default=4)
+    return Settings(**vars(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
