@@ -1,4 +1,4 @@
-.PHONY: help demo test quick check clean setup-demo setup-test
+.PHONY: help demo test quick chaos check clean setup-demo setup-test
 BIN := .venv/bin
 
 help:  ## this list
@@ -12,6 +12,9 @@ test: check  ## every check and every test
 
 quick: setup-test  ## the tests that take less than a minute together
 	$(BIN)/pytest -m "not slow"
+
+chaos: setup-test  ## 200 faults of all kinds over several runs; every run must end with the same bits
+	$(BIN)/python -m tests.chaos
 
 check: setup-test  ## format, lint, types
 	$(BIN)/ruff format --check

@@ -1,4 +1,4 @@
-"""`make chaos`: many faults of all kinds over several runs; every run must end with the same bits.
+"""`make chaos`: many faults of all kinds over several runs; all must end with the same bits.
 
     python -m tests.chaos --faults 200 --minutes 10 --seed 1
 
@@ -110,7 +110,8 @@ def _one_run(
     verdict = "same bits" if same else f"DIFFERENT: {calm} and {wild}"
     seconds = time.monotonic() - began
     print(  # noqa: T201
-        f"{algorithm}, seed {seed}: {len(faults)} faults in {seconds:.0f} s: {verdict}", flush=True
+        f"{algorithm}, seed {seed}: {len(faults)} faults in {seconds:.0f} s: {verdict}",
+        flush=True,
     )
     if not same:
         print((folder / "lab.log").read_text()[-4000:])  # noqa: T201
@@ -120,11 +121,14 @@ def _one_run(
 def _call(folder: Path, *arguments: str) -> str | None:
     """Run a command; the digest of the model it ended with, if it did."""
     command = [sys.executable, "-m", "fl_server", *arguments, "--plain"]
-    with (folder / f"{arguments[0]}.log").open("wb") as log:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(
-                command, cwd=folder, stdout=log, stderr=log, timeout=60 * RUN_MINUTES, check=False
-            )
+    timeout = 60 * RUN_MINUTES
+    with (
+        (folder / f"{arguments[0]}.log").open("wb") as log,
+        contextlib.suppress(subprocess.TimeoutExpired),
+    ):
+        subprocess.run(
+            command, cwd=folder, stdout=log, stderr=log, timeout=timeout, check=False
+        )
     run = arguments[arguments.index("--run") + 1]
     ends = [e for e in _events(folder, run) if e["event"] == "finished"]
     return str(ends[-1]["digest"]) if ends else None
