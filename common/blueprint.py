@@ -26,6 +26,7 @@ def spec_of(experiment: Experiment) -> ModelSpec:
         shape=info.shape,
         classes=info.classes,
         head_depth=experiment.model.head_depth,
+        hidden=experiment.model.hidden,
     )
 
 

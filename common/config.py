@@ -79,6 +79,9 @@ class ModelSection(Section, frozen=True, kw_only=True):
             description="How many of the last linear layers are the head; the rest is base.",
         ),
     ] = 1
+    hidden: Annotated[
+        int, Meta(ge=1, le=100_000, description='Neurons in the hidden layer (only "dnn").')
+    ] = 100
 
 
 class DataSection(Section, frozen=True, kw_only=True):

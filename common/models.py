@@ -74,12 +74,14 @@ class ModelSpec:
         return {name: shape for name, shape, _ in _arrays(self)}
 
 
-def build_spec(name: str, *, shape: Shape, classes: int, head_depth: int) -> ModelSpec:
+def build_spec(
+    name: str, *, shape: Shape, classes: int, head_depth: int, hidden: int = 100
+) -> ModelSpec:
     """The model of this name for images of `shape` (channels, height, width)."""
     if name not in _BLOCKS:
         near = difflib.get_close_matches(name, _BLOCKS, 1, 0.0)[0]
         raise ConfigError(f"model.name is {name!r}; did you mean {near!r}?")
-    blocks = _BLOCKS[name](shape, classes)
+    blocks = _BLOCKS[name](shape, classes, hidden)
     deepest = _deepest_head(blocks)
     if not 1 <= head_depth <= deepest:
         expected = "1" if deepest == 1 else f"1 to {deepest}"
@@ -128,14 +130,14 @@ def _deepest_head(blocks: tuple[Block, ...]) -> int:
     return depth
 
 
-def _dnn(shape: Shape, classes: int) -> tuple[Block, ...]:
+def _dnn(shape: Shape, classes: int, hidden: int) -> tuple[Block, ...]:
     return (
-        (Flatten(), Linear(math.prod(shape), 100), ReLU()),
-        (Linear(100, classes),),
+        (Flatten(), Linear(math.prod(shape), hidden), ReLU()),
+        (Linear(hidden, classes),),
     )
 
 
-def _convnet(shape: Shape, classes: int) -> tuple[Block, ...]:
+def _convnet(shape: Shape, classes: int, _hidden: int) -> tuple[Block, ...]:
     channels, height, width = shape
     rows, columns = (((side - 4) // 2 - 4) // 2 for side in (height, width))
     if min(rows, columns) < 1:
@@ -150,7 +152,7 @@ def _convnet(shape: Shape, classes: int) -> tuple[Block, ...]:
     )
 
 
-_BLOCKS: dict[str, Callable[[Shape, int], tuple[Block, ...]]] = {
+_BLOCKS: dict[str, Callable[[Shape, int, int], tuple[Block, ...]]] = {
     "dnn": _dnn,
     "convnet": _convnet,
 }

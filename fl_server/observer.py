@@ -69,6 +69,8 @@ class Outlook:
         self.round = message.round
         self.incarnation = max(self.incarnation, message.incarnation)
         self.reached.add((message.round, "open"))
+        # whoever waited for a moment of the last round that was too short to be seen
+        self.reached |= {(message.round - 1, phase) for phase in ("training", "update", "safe")}
         if message.safe:
             self.reached.add((message.round, "safe"))
         self.pending = set(self.owners) - (set(message.safe) & set(message.measured))

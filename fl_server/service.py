@@ -261,9 +261,7 @@ class Coordinator:
             number=header.round,
             client=client,
         ):
-            self._drop(
-                topic, len(chunk.body), "an update that is late, repeated or not asked for"
-            )
+            self._refuse_update(topic, chunk, client)
             self._feed(Strayed(now))
             return
         if header.size > self._keeper.largest_update:

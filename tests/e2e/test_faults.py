@@ -1,0 +1,78 @@
+"""A short `make chaos`: one fault of every kind in one run, and the same bits at the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from fl_server.faults import TARGETS
+from tests.e2e.rig import TINY, Rig
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+SCRIPT = """
+seed = 3
+[[fault]]
+kind = "duplicate"
+round = 1
+[[fault]]
+kind = "corrupt"
+target = "b1"
+round = 2
+phase = "safe"
+[[fault]]
+kind = "kill"
+target = "broker"
+round = 3
+phase = "update"
+[[fault]]
+kind = "cut"
+target = "b2"
+round = 4
+[[fault]]
+kind = "kill"
+target = "server"
+round = 5
+phase = "safe"
+[[fault]]
+kind = "slow"
+target = "b1"
+round = 6
+[[fault]]
+kind = "wipe"
+target = "broker"
+round = 7
+phase = "open"
+[[fault]]
+kind = "corrupt"
+target = "server"
+round = 8
+phase = "safe"
+[[fault]]
+kind = "freeze"
+target = "b1"
+round = 9
+[[fault]]
+kind = "stop"
+target = "server"
+round = 10
+[[fault]]
+kind = "kill"
+target = "b2"
+round = 11
+"""
+
+
+def test_one_fault_of_every_kind_changes_nothing(rig: Rig) -> None:
+    rig.write_experiment(TINY.replace("rounds = 2", "rounds = 12"))
+    (rig.folder / "faults.toml").write_text(SCRIPT)
+    lab = rig.start(
+        *("lab", "fl_server", "lab", "tiny.toml", "--boards", "2", "--faults", "faults.toml"),
+        *("--run", "r", "--runs", str(rig.runs), "--set", "training.epochs=4"),
+    )
+    assert lab.wait(240) == 0, rig.log("lab")
+    assert rig.digest() == rig.simulate("--set", "training.epochs=4")
+    done = [e for e in rig.events() if e["event"] == "fault"]
+    assert {e["kind"] for e in done} == set(TARGETS)
+    assert "no sign of recovery" not in rig.log("lab")
+    assert [line["round"] for line in rig.metrics()] == list(range(13))
+    updates = [(e["round"], e["client"]) for e in rig.events() if e["event"] == "update"]
+    assert set(updates) == {(number, client) for number in range(1, 13) for client in range(4)}
