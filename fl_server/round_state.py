@@ -64,6 +64,7 @@ class Working:
     repeated: float = -math.inf
     gap: float = REPEAT_SECONDS
     unsaid: bool = False
+    waited: frozenset[int] = frozenset()
     weights_said: float = -math.inf
 
     @property

@@ -246,13 +246,13 @@ def _try_to_close(
     policy: Policy, state: State, phase: Working, now: float
 ) -> tuple[State, tuple[Action, ...]]:
     if not all(is_overdue(policy, state, phase, client, now) for client in phase.pending):
-        return _repeat(policy, state, phase, now)
+        return _repeat(policy, *_note_waiting(state, phase), now)
     lacking = min(enough(policy), len(phase.selected)) - len(phase.safe)
     if lacking <= 0 or not phase.untrained:
         return _close(policy, state, phase)
     others = not_given_up(policy, state, now).difference(phase.selected)
     if not others:
-        return _repeat(policy, state, phase, now)
+        return _repeat(policy, *_note_waiting(state, phase), now)
     called = draw(others, lacking, seed=policy.seed, number=phase.number)
     selected = tuple(sorted({*phase.selected, *called}))
     text = f"round {phase.number} lacks updates: clients {show_ids(called)} train instead"
@@ -276,18 +276,31 @@ def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[A
     return replace(state, phase=Closing(phase.number, used)), (*notes, close)
 
 
+def _note_waiting(state: State, phase: Working) -> tuple[State, Working, tuple[Action, ...]]:
+    """Say (once) when a round has only boards to wait for that are not there."""
+    if phase.waited == phase.pending or not phase.pending.isdisjoint(
+        state.registered(connected=True)
+    ):
+        return state, phase, ()
+    phase = replace(phase, waited=phase.pending)
+    text = f"round {phase.number} waits for clients {show_ids([*phase.pending])}, whose boards"
+    note = Note("waiting", f"{text} are lost")
+    return replace(state, phase=phase), phase, (note,)
+
+
 def _repeat(
-    policy: Policy, state: State, phase: Working, now: float
+    policy: Policy, state: State, phase: Working, notes: tuple[Action, ...], now: float
 ) -> tuple[State, tuple[Action, ...]]:
     silent = any(needs_telling(state, client, phase.number) for client in phase.pending)
     if now - phase.repeated >= (phase.gap if silent else REPEAT_AT_MOST):
         gap = min(2 * phase.gap, REPEAT_AT_MOST)
         again = replace(phase, said=now, repeated=now, gap=gap, unsaid=False)
-        return replace(state, phase=again), (Announce(), *_where_we_are(policy, state, phase))
+        said: tuple[Action, ...] = (Announce(), *_where_we_are(policy, state, phase))
+        return replace(state, phase=again), notes + said
     if phase.unsaid and now - phase.said >= CONFIRM_SECONDS:
-        said = replace(phase, unsaid=False, said=now)
-        return replace(state, phase=said), _where_we_are(policy, state, phase)
-    return state, ()
+        confirmed = replace(phase, unsaid=False, said=now)
+        return replace(state, phase=confirmed), notes + _where_we_are(policy, state, phase)
+    return state, notes
 
 
 def _say_everything(

@@ -47,7 +47,9 @@ count = 1000
 every = [0.2, 1.6]
 seconds = [0.0, 1.5]
 """
-ALGORITHMS = ("fedavg",)  # one of each class of client state
+# one of each class of client state: none, personal, coupled
+ALGORITHMS = ("fedavg", "tests.stateful:personal", "tests.stateful:coupled")
+ROOT = Path(__file__).parent.parent
 RUN_MINUTES = 5.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -762,3 +763,14 @@ def test_after_our_own_absence_nobodys_silence_counts() -> None:
     machine.now += 10 * SILENCE_SECONDS
     machine.take(Reconnected(machine.now), Tick(machine.now))
     assert machine.state.registered(connected=True) == frozenset((*A, *B))
+
+
+def test_a_round_that_only_waits_for_lost_boards_says_for_whom_once() -> None:
+    machine = begun(patient(grace=math.inf))
+    machine.hear(gone("b", B))
+    assert "waiting" not in machine.notes, "board a still has work to do"
+    machine.store(*A)
+    machine.measure(*A)
+    assert machine.notes["waiting"] == ("round 1 waits for clients 2-3, whose boards are lost")
+    machine.wait(5.0)
+    assert "waiting" not in machine.notes
