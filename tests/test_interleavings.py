@@ -110,7 +110,7 @@ def test_an_impatient_run_always_ends_and_never_with_too_few_updates(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@settings(max_examples=1500)
+@settings(max_examples=400)
 @given(patient_setups, st.binary(min_size=200, max_size=3 * LONGEST_STORY), st.booleans())
 def test_many_more_disturbed_runs_end_with_the_numbers_of_an_undisturbed_one(
     setup: Setup, story: bytes, leftovers: bool
@@ -120,7 +120,7 @@ def test_many_more_disturbed_runs_end_with_the_numbers_of_an_undisturbed_one(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(
     hasty_setups,
     st.binary(min_size=200, max_size=3 * LONGEST_STORY),
