@@ -8,10 +8,10 @@ demo: setup-demo  ## a federation of four boards on this machine, from nothing t
 	$(BIN)/fl-server lab examples/demo.toml --boards 4
 
 test: check  ## every check and every test
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest
 
 quick: setup-test  ## the tests that take less than a minute together
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -m "not slow"
 
 chaos: setup-test  ## 200 faults of all kinds over several runs; every run must end with the same bits
 	$(BIN)/python -m tests.chaos

@@ -105,6 +105,7 @@ def test_a_killed_mosquitto_is_started_again(tmp_path: Path) -> None:
         assert "mosquitto died; starting it again" in process.stderr.read()
 
 
+@pytest.mark.slow
 def test_a_mosquitto_that_keeps_dying_is_given_up(tmp_path: Path) -> None:
     with broker_up(tmp_path, "--port", str(free_port())) as process:
         first_line(process)

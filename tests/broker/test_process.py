@@ -36,6 +36,7 @@ def test_a_stopped_broker_is_gone(own_broker: Broker) -> None:
     own_broker.stop()
 
 
+@pytest.mark.slow
 def test_a_stop_right_after_the_start_is_heard(tmp_path: Path) -> None:
     for _ in range(20):
         with Broker(BrokerConfig(port=free_port()), tmp_path) as broker:
