@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,6 +96,14 @@ class FaultyLab:
         finally:
             self._end_server()
             self._watcher.close()
+
+    def recovered(self) -> list[tuple[str, str, float]]:
+        """Kind, target and recovery of every fault that is over."""
+        return [
+            (o.fault.kind, o.fault.target, o.recovery)
+            for o in self.outcomes
+            if o.recovery is not None
+        ]
 
     # the coordinator
 
@@ -314,15 +322,13 @@ class Recovery:
     worst: float
 
 
-def recoveries(outcomes: list[Outcome]) -> list[Recovery]:
-    """Per kind of fault and kind of target: how many, median and worst recovery."""
+def recoveries(found: Iterable[tuple[str, str, float]]) -> list[Recovery]:
+    """From (kind, target, seconds) of all faults: how many of each kind, median and worst."""
     groups: dict[tuple[str, str], list[float]] = {}
-    for outcome in outcomes:
-        target = outcome.fault.target
-        place = (outcome.fault.kind, target if target in ("server", "broker") else "board")
-        if outcome.recovery is not None:
-            groups.setdefault(place, []).append(outcome.recovery)
+    for kind, target, seconds in found:
+        who = target if target in ("server", "broker") else "board"
+        groups.setdefault((kind, who), []).append(seconds)
     return [
-        Recovery(kind, target, len(times), sorted(times)[len(times) // 2], max(times))
-        for (kind, target), times in sorted(groups.items())
+        Recovery(kind, who, len(times), sorted(times)[len(times) // 2], max(times))
+        for (kind, who), times in sorted(groups.items())
     ]

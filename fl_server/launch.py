@@ -127,7 +127,7 @@ def faulty_lab(store: RunStore, script: Script, *, boards: int, workers: int) ->
             finished = troubled.run()
     if finished:
         _keep_only_logs(folder)
-    display.show(recovery_table(recoveries(troubled.outcomes)))
+    display.show(recovery_table(recoveries(troubled.recovered())))
     return finished
 
 

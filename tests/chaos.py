@@ -22,7 +22,7 @@ from typing import Any
 from common.journal import read_records
 from fl_server.dashboard import Lines, recovery_table
 from fl_server.faults import TARGETS
-from fl_server.faulty_lab import Recovery
+from fl_server.faulty_lab import recoveries
 
 EXPERIMENT = """
 [experiment]
@@ -76,7 +76,8 @@ def main() -> int:
             algorithm = ALGORITHMS[number % len(ALGORITHMS)]
             seed = settings.seed * 1000 + number
             good &= _one_run(Path(folder) / str(number), settings, algorithm, seed, found)
-    Lines("chaos").show(recovery_table(_recoveries(found)))
+    times = [(fact["kind"], fact["target"], fact["recovery"]) for fact in found]
+    Lines("chaos").show(recovery_table(recoveries(times)))
     kinds = {fact["kind"] for fact in found}
     enough = len(found) >= settings.faults and kinds == set(TARGETS)
     missing = ", ".join(sorted(set(TARGETS) - kinds)) or "none"
@@ -138,17 +139,6 @@ def _call(folder: Path, *arguments: str) -> str | None:
 
 def _events(folder: Path, run: str) -> list[dict[str, Any]]:
     return read_records(folder / "runs" / run / "events.jsonl")
-
-
-def _recoveries(found: list[dict[str, Any]]) -> list[Recovery]:
-    groups: dict[tuple[str, str], list[float]] = {}
-    for fact in found:
-        target = fact["target"] if fact["target"] in ("server", "broker") else "board"
-        groups.setdefault((fact["kind"], target), []).append(fact["recovery"])
-    return [
-        Recovery(kind, target, len(times), sorted(times)[len(times) // 2], max(times))
-        for (kind, target), times in sorted(groups.items())
-    ]
 
 
 def _arguments() -> Settings:

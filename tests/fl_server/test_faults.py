@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from common.errors import ConfigError
 from fl_server.faults import TARGETS, Fault, RandomFaults, Script, aimed, drawn, parse_script
-from fl_server.faulty_lab import Outcome, recoveries
+from fl_server.faulty_lab import recoveries
 
 BOARDS = ("b1", "b2", "b3")
 
@@ -78,11 +77,11 @@ def test_any_board_becomes_one_board() -> None:
 
 
 def test_recoveries_are_grouped_by_kind_and_kind_of_target() -> None:
-    times = itertools.count(1)
-    outcomes = [
-        Outcome(Fault(kind="kill", target=t), 0.0, 1.0, float(next(times)))
-        for t in ("b1", "b2", "b3", "server")
+    found = [
+        ("kill", "b1", 1.0),
+        ("kill", "b2", 2.0),
+        ("kill", "b3", 3.0),
+        ("kill", "server", 4.0),
     ]
-    outcomes.append(Outcome(Fault(kind="kill", target="b1"), 0.0))
-    rows = [(r.kind, r.target, r.count, r.median, r.worst) for r in recoveries(outcomes)]
+    rows = [(r.kind, r.target, r.count, r.median, r.worst) for r in recoveries(found)]
     assert rows == [("kill", "board", 3, 2.0, 3.0), ("kill", "server", 1, 4.0, 4.0)]
