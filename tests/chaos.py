@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -130,7 +131,13 @@ def _call(folder: Path, *arguments: str) -> str | None:
         contextlib.suppress(subprocess.TimeoutExpired),
     ):
         subprocess.run(
-            command, cwd=folder, stdout=log, stderr=log, timeout=timeout, check=False
+            command,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},  # boards import our algorithms
+            stdout=log,
+            stderr=log,
+            timeout=timeout,
+            check=False,
         )
     run = arguments[arguments.index("--run") + 1]
     ends = [e for e in _events(folder, run) if e["event"] == "finished"]
