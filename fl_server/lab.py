@@ -115,7 +115,7 @@ class Lab:
             stdout=output,
             stderr=output,
             start_new_session=True,  # Ctrl-C is for the coordinator, which then stops the lab
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            preexec_fn=die_with_parent if sys.platform == "linux" else None,
         )
         self._processes[name] = process
         return process
@@ -203,7 +203,7 @@ def _answers(address: Address, process: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Linux: get SIGTERM when the lab dies, however it dies."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
