@@ -25,7 +25,7 @@ from common.link import probe
 from common.rng import generator
 from fl_server.damage import board_file, damage, server_file
 from fl_server.faults import Fault, Script, aimed, drawn
-from fl_server.lab import Lab, descendants
+from fl_server.lab import Lab, descendants, die_with_parent
 from fl_server.observer import Watcher
 from fl_server.relay import Shape
 from fl_server.store import RunStore
@@ -113,7 +113,10 @@ class FaultyLab:
             *("--runs", str(self._store.folder.parent), "--broker", str(self._lab.address)),
         ]
         self._server = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
         )
 
     def _server_has_finished(self) -> bool:
