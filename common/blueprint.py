@@ -1,6 +1,11 @@
-"""What an experiment's words stand for: algorithm, model, participants; no torch."""
+"""What an experiment's words stand for: algorithm, model, participants.
+
+No torch, unless the model is somebody else's.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from common.algorithms import build
 from common.algorithms.base import Algorithm
@@ -9,8 +14,13 @@ from common.config import Experiment
 from common.datasets import dataset_info
 from common.errors import ConfigError, UsageError
 from common.ids import parse_ids, show_ids
-from common.models import ModelSpec, build_spec, initial
+from common.imports import find_function
+from common.models import ModelOptions, ModelSpec, build_spec, initial
 from common.rng import generator
+from common.skews import smallest_of
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def algorithm_of(experiment: Experiment) -> Algorithm:
@@ -19,20 +29,49 @@ def algorithm_of(experiment: Experiment) -> Algorithm:
 
 
 def spec_of(experiment: Experiment) -> ModelSpec:
-    """The model an experiment trains."""
-    info = dataset_info(experiment.data.dataset)
+    """The model an experiment trains, if it is one of ours."""
+    info, model = dataset_info(experiment.data.dataset), experiment.model
     return build_spec(
-        experiment.model.name,
+        model.name,
         shape=info.shape,
         classes=info.classes,
-        head_depth=experiment.model.head_depth,
-        hidden=experiment.model.hidden,
+        head_depth=model.head_depth,
+        options=ModelOptions(hidden=model.hidden, padding=model.padding, pool=model.pool),
     )
+
+
+def shapes_of(experiment: Experiment) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every array of the model an experiment trains."""
+    if not has_user_model(experiment):
+        return spec_of(experiment).shapes()
+    return {name: array.shape for name, array in first_model(experiment).items()}
 
 
 def first_model(experiment: Experiment) -> Arrays:
     """The model everybody starts from."""
-    return initial(spec_of(experiment), generator(experiment.experiment.seed, "model"))
+    if not has_user_model(experiment):
+        return initial(spec_of(experiment), generator(experiment.experiment.seed, "model"))
+    return {name: value.numpy() for name, value in user_model(experiment).state_dict().items()}
+
+
+def has_user_model(experiment: Experiment) -> bool:
+    """Whether the model is somebody else's, by `package.module:function`."""
+    return ":" in experiment.model.name
+
+
+def user_model(experiment: Experiment) -> nn.Module:
+    """Somebody else's model with its first values."""
+    name, info = experiment.model.name, dataset_info(experiment.data.dataset)
+    function = find_function("model.name", name)
+    from common.user_models import make_user_model  # the one thing here that needs torch
+
+    return make_user_model(
+        name,
+        function,
+        shape=info.shape,
+        classes=info.classes,
+        rng=generator(experiment.experiment.seed, "model"),
+    )
 
 
 def participants_of(experiment: Experiment) -> tuple[int, ...]:
@@ -57,7 +96,7 @@ def participants_of(experiment: Experiment) -> tuple[int, ...]:
 def check(experiment: Experiment) -> None:
     """Refuse an experiment whose sections do not fit together."""
     algorithm_of(experiment)
-    spec_of(experiment)
+    shapes_of(experiment)
     participants = participants_of(experiment)
     wanted = experiment.selection.start_with
     if wanted != "all" and wanted > len(participants):
@@ -69,10 +108,15 @@ def check(experiment: Experiment) -> None:
             f"experiment.min_updates is {experiment.experiment.min_updates}, "
             f"but only {len(participants)} clients take part"
         )
-    data, size = experiment.data, dataset_info(experiment.data.dataset).size
-    smallest = data.min_size if data.partition == "dirichlet" else 2
-    if data.clients * smallest > size:
+    data, info = experiment.data, dataset_info(experiment.data.dataset)
+    smallest = smallest_of(data)
+    if data.clients * smallest > info.size:
         raise ConfigError(
-            f"data.clients is {data.clients}, but {data.dataset} has only {size} samples; "
+            f"data.clients is {data.clients}, but {data.dataset} has only {info.size} samples; "
             f"every client needs at least {smallest}"
+        )
+    if data.partition == "classes" and data.classes_per_client > info.classes:
+        raise ConfigError(
+            f"data.classes_per_client is {data.classes_per_client}, "
+            f"but {data.dataset} has only {info.classes} classes"
         )

@@ -70,18 +70,35 @@ class ModelSection(Section, frozen=True, kw_only=True):
     """The network that is trained."""
 
     name: Annotated[
-        str, Meta(description='"dnn" (one hidden layer) or "convnet" (two convolutions).')
+        str,
+        Meta(
+            description='"dnn" (one hidden layer), "convnet" (two convolutions), "small" (a '
+            'little convnet), "mcmahan", "cifar-cnn" or "s2cnn"; or your own, as '
+            '"package.module:function".'
+        ),
     ] = "convnet"
     head_depth: Annotated[
         int,
         Meta(
             ge=1,
-            description="How many of the last linear layers are the head; the rest is base.",
+            description="How many of the last linear layers are the head; the rest is base "
+            "(your own model says it itself).",
         ),
     ] = 1
     hidden: Annotated[
         int, Meta(ge=1, le=100_000, description='Neurons in the hidden layer (only "dnn").')
     ] = 100
+    padding: Annotated[
+        Literal["same", "valid"],
+        Meta(
+            description='"same": 5x5 convolutions keep the size of the image; "valid": no '
+            'padding (only "mcmahan" and "cifar-cnn").'
+        ),
+    ] = "same"
+    pool: Annotated[
+        Literal["after", "between"],
+        Meta(description='Pooling "after" or "between" the convolutions (only "s2cnn").'),
+    ] = "after"
 
 
 class DataSection(Section, frozen=True, kw_only=True):
@@ -100,17 +117,31 @@ class DataSection(Section, frozen=True, kw_only=True):
         ),
     ] = 12
     partition: Annotated[
-        Literal["iid", "dirichlet"],
+        Literal["iid", "classes", "dirichlet", "dirichlet-client", "ls", "qs", "lsqs"],
         Meta(
-            description='"iid" (equal shares of everything) or "dirichlet" '
-            "(label skew, stronger for smaller alpha)."
+            description='"iid" (equal shares of everything), "classes" (a few classes each), '
+            '"dirichlet" (label skew, each class divided by a draw), "dirichlet-client" (label '
+            'skew, equal sizes, labels drawn for each client), "ls" (label skew, equal sizes, '
+            'by Sinkhorn-Knopp), "qs" (only sizes are skewed) or "lsqs" (labels and sizes).'
         ),
     ] = "dirichlet"
     alpha: Annotated[
-        float, Meta(gt=0, description="Concentration of the Dirichlet distribution.")
+        float,
+        Meta(
+            gt=0,
+            description="Concentration of the Dirichlet draws: the smaller, the more skew.",
+        ),
     ] = 0.5
+    classes_per_client: Annotated[
+        int, Meta(ge=1, description='How many classes every client has (only "classes").')
+    ] = 2
     min_size: Annotated[
-        int, Meta(ge=2, description="Smallest number of samples a client may get (dirichlet).")
+        int,
+        Meta(
+            ge=2,
+            description="Smallest number of samples a client may get "
+            '(only "dirichlet", "qs" and "lsqs").',
+        ),
     ] = 10
     train_ratio: Annotated[
         float,
@@ -120,16 +151,48 @@ class DataSection(Section, frozen=True, kw_only=True):
             description="Share of each client's samples used for training; the rest tests.",
         ),
     ] = 0.75
+    stratify: Annotated[
+        bool,
+        Meta(description="Whether train_ratio holds for each class of a client by itself."),
+    ] = False
 
 
 class TrainingSection(Section, frozen=True, kw_only=True):
     """What a selected client does in a round."""
 
     epochs: Annotated[int, Meta(ge=1, description="Passes over the client's samples.")] = 5
+    steps: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="If not 0: train for this many steps instead of epochs; the samples "
+            "are shuffled anew when all were used.",
+        ),
+    ] = 0
     batch_size: Annotated[int, Meta(ge=1, description="Samples per step.")] = 20
-    learning_rate: Annotated[float, Meta(gt=0, description="Step size of SGD.")] = 0.01
-    momentum: Annotated[float, Meta(ge=0, lt=1, description="Momentum of SGD.")] = 0.9
-    weight_decay: Annotated[float, Meta(ge=0, description="L2 penalty of SGD.")] = 0.0
+    optimizer: Annotated[
+        Literal["sgd", "adam"],
+        Meta(description='"sgd" or "adam"; both start anew in every training.'),
+    ] = "sgd"
+    learning_rate: Annotated[float, Meta(gt=0, description="Step size of the optimizer.")] = (
+        0.01
+    )
+    learning_rate_decay: Annotated[
+        float,
+        Meta(gt=0, le=1, description="Factor on the learning rate after every round."),
+    ] = 1.0
+    momentum: Annotated[float, Meta(ge=0, lt=1, description='Momentum (only "sgd").')] = 0.9
+    weight_decay: Annotated[float, Meta(ge=0, description="L2 penalty on the parameters.")] = (
+        0.0
+    )
+    grad_clip: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Largest norm of the whole gradient, a longer one is shortened; "
+            "0 = no limit.",
+        ),
+    ] = 0.0
 
 
 class SelectionSection(Section, frozen=True, kw_only=True):
@@ -139,6 +202,14 @@ class SelectionSection(Section, frozen=True, kw_only=True):
         float,
         Meta(gt=0, le=1, description="Share of the participants that trains in each round."),
     ] = 1.0
+    gamma: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Concentration of the Dirichlet draw that gives each client its chance "
+            "to be selected: the smaller, the more skew; 0 = the same chance for all.",
+        ),
+    ] = 0.0
     participants: Annotated[
         str,
         Meta(description='Client ids that take part, such as "0-3,8", or "all".'),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from common.address import Address
 from common.errors import UsageError
-from common.link import Address
 
 if sys.version_info >= (3, 11):
     import tomllib

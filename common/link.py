@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import socket
 import ssl
 import time
 from collections import deque
@@ -26,7 +25,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from common.errors import BrokerError
+from common.address import Address
 from common.topics import QOS, Packet
 
 log = logging.getLogger(__name__)
@@ -93,20 +92,6 @@ class Streamed:
 Happening: TypeAlias = Up | Down | Refused | Arrived | Streamed | Posted
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the broker is and how to log in."""
-
-    host: str = "127.0.0.1"
-    port: int = 1883
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
 class Link(Protocol):
     """What the services need of a connection."""
 
@@ -124,18 +109,6 @@ class Link(Protocol):
 
     def post(self, item: object) -> None:
         """Put something in from another thread; `receive` gives it as `Posted(item)`."""
-
-
-def probe(address: Address, timeout: float = 5.0) -> None:
-    """Fail with the reason if nobody answers at the broker's address."""
-    try:
-        socket.create_connection((address.host, address.port), timeout).close()
-    except OSError as error:
-        reason = (error.strerror or str(error) or type(error).__name__).lower()
-        raise BrokerError(
-            f"cannot reach the broker at {address}: {reason}; "
-            "start one with 'fl-broker up' or name another with --broker HOST:PORT"
-        ) from error
 
 
 def _properties(packet_type: int) -> Properties:

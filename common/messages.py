@@ -61,7 +61,7 @@ class Info(Wire, frozen=True, kw_only=True):
     round: Natural
     client: Natural
     board: Name
-    state: Literal["missing", "training", "trained", "testing", "failed"]
+    state: Literal["missing", "reset", "training", "trained", "testing", "failed"]
     epoch: Natural = 0
     epochs: Natural = 0
     loss: float | None = None

@@ -9,7 +9,8 @@ import difflib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import chain, pairwise
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +22,12 @@ Shape: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Conv:
-    """Square convolution, stride 1, no padding."""
+    """Square convolution, stride 1, with `padding` zeros on every side."""
 
     inputs: int
     outputs: int
     kernel: int
+    padding: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,25 @@ class Flatten:
     """Everything but the batch into one dimension."""
 
 
-Layer: TypeAlias = Conv | Linear | ReLU | MaxPool | Flatten
+@dataclass(frozen=True, slots=True)
+class Dropout:
+    """In training, zero for a random share of the values."""
+
+    share: float
+
+
+Layer: TypeAlias = Conv | Linear | ReLU | MaxPool | Flatten | Dropout
 Block: TypeAlias = tuple[Layer, ...]
+Blocks: TypeAlias = tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """What only some of the models look at."""
+
+    hidden: int = 100
+    padding: Literal["same", "valid"] = "same"
+    pool: Literal["after", "between"] = "after"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +81,7 @@ class ModelSpec:
     """A network: its blocks in order, of which the last `head_depth` are the head."""
 
     name: str
-    blocks: tuple[Block, ...]
+    blocks: Blocks
     head_depth: int
 
     def part(self, block: int) -> str:
@@ -75,18 +94,27 @@ class ModelSpec:
 
 
 def build_spec(
-    name: str, *, shape: Shape, classes: int, head_depth: int, hidden: int = 100
+    name: str,
+    *,
+    shape: Shape,
+    classes: int,
+    head_depth: int,
+    options: ModelOptions | None = None,
 ) -> ModelSpec:
     """The model of this name for images of `shape` (channels, height, width)."""
     if name not in _BLOCKS:
         near = difflib.get_close_matches(name, _BLOCKS, 1, 0.0)[0]
         raise ConfigError(f"model.name is {name!r}; did you mean {near!r}?")
-    blocks = _BLOCKS[name](shape, classes, hidden)
+    blocks = _BLOCKS[name](shape, classes, options or ModelOptions())
     deepest = _deepest_head(blocks)
     if not 1 <= head_depth <= deepest:
         expected = "1" if deepest == 1 else f"1 to {deepest}"
         raise ConfigError(f"model.head_depth is {head_depth}; expected {expected} for {name!r}")
-    return ModelSpec(name, blocks, head_depth)
+    spec = ModelSpec(name, blocks, head_depth)
+    if any(0 in array for array in spec.shapes().values()):
+        _, height, width = shape
+        raise ConfigError(f"model.name is {name!r}; images of {height}x{width} are too small")
+    return spec
 
 
 def initial(spec: ModelSpec, rng: np.random.Generator) -> dict[str, npt.NDArray[np.float32]]:
@@ -118,11 +146,11 @@ def _weight_shape(layer: Layer) -> tuple[int, ...] | None:
             return (outputs, inputs, kernel, kernel)
         case Linear(inputs, outputs):
             return (outputs, inputs)
-        case ReLU() | MaxPool() | Flatten():
+        case ReLU() | MaxPool() | Flatten() | Dropout():
             return None
 
 
-def _deepest_head(blocks: tuple[Block, ...]) -> int:
+def _deepest_head(blocks: Blocks) -> int:
     """How many of the last blocks are linear, leaving at least one block for the base."""
     depth = 0
     while depth < len(blocks) - 1 and isinstance(blocks[-1 - depth][0], Linear):
@@ -130,29 +158,80 @@ def _deepest_head(blocks: tuple[Block, ...]) -> int:
     return depth
 
 
-def _dnn(shape: Shape, classes: int, hidden: int) -> tuple[Block, ...]:
+def _dnn(shape: Shape, classes: int, options: ModelOptions) -> Blocks:
     return (
-        (Flatten(), Linear(math.prod(shape), hidden), ReLU()),
-        (Linear(hidden, classes),),
+        (Flatten(), Linear(math.prod(shape), options.hidden), ReLU()),
+        (Linear(options.hidden, classes),),
     )
 
 
-def _convnet(shape: Shape, classes: int, _hidden: int) -> tuple[Block, ...]:
-    channels, height, width = shape
-    rows, columns = (((side - 4) // 2 - 4) // 2 for side in (height, width))
-    if min(rows, columns) < 1:
-        raise ConfigError(f"model.name is 'convnet'; images of {height}x{width} are too small")
-    return (
-        # pooling first is the same function as ReLU first, and has a quarter of its work
-        (Conv(channels, 64, 5), MaxPool(2), ReLU()),
-        (Conv(64, 64, 5), MaxPool(2), ReLU(), Flatten()),
-        (Linear(64 * rows * columns, 384), ReLU()),
-        (Linear(384, 192), ReLU()),
-        (Linear(192, classes),),
-    )
+def _convnet(shape: Shape, classes: int, _options: ModelOptions) -> Blocks:
+    blocks = (_pooled(shape[0], 64), _pooled(64, 64))
+    return _classifier(shape, blocks, (384, 192), classes)
 
 
-_BLOCKS: dict[str, Callable[[Shape, int, int], tuple[Block, ...]]] = {
+def _small(shape: Shape, classes: int, _options: ModelOptions) -> Blocks:
+    blocks = (_pooled(shape[0], 8), _pooled(8, 16))
+    return _classifier(shape, blocks, (64, 32), classes)
+
+
+def _mcmahan(shape: Shape, classes: int, options: ModelOptions) -> Blocks:
+    padding = 2 if options.padding == "same" else 0
+    blocks = (_pooled(shape[0], 32, padding), _pooled(32, 64, padding))
+    return _classifier(shape, blocks, (512,), classes)
+
+
+def _cifar_cnn(shape: Shape, classes: int, options: ModelOptions) -> Blocks:
+    padding = 2 if options.padding == "same" else 0
+    third = (Conv(64, 64, 3, 1), ReLU())
+    blocks = (_pooled(shape[0], 32, padding), _pooled(32, 64, padding), third)
+    return _classifier(shape, blocks, (512,), classes)
+
+
+def _s2cnn(shape: Shape, classes: int, options: ModelOptions) -> Blocks:
+    first, second = Conv(shape[0], 32, 3), Conv(32, 64, 3)
+    blocks: Blocks
+    if options.pool == "after":
+        blocks = ((first, ReLU()), (second, MaxPool(2), ReLU(), Dropout(0.25)))
+    else:
+        blocks = ((first, MaxPool(2), ReLU()), (second, ReLU(), Dropout(0.25)))
+    *before, hidden, last = _classifier(shape, blocks, (128,), classes)
+    return (*before, (*hidden, Dropout(0.5)), last)
+
+
+def _pooled(inputs: int, outputs: int, padding: int = 0) -> Block:
+    # pooling first is the same function as ReLU first, and has a quarter of its work
+    return (Conv(inputs, outputs, 5, padding), MaxPool(2), ReLU())
+
+
+def _classifier(shape: Shape, blocks: Blocks, widths: tuple[int, ...], classes: int) -> Blocks:
+    """Blocks of convolutions, and behind them linear blocks of these widths."""
+    *first, last = blocks
+    widths = (_values(shape, blocks), *widths)
+    linear = ((Linear(inputs, outputs), ReLU()) for inputs, outputs in pairwise(widths))
+    return (*first, (*last, Flatten()), *linear, (Linear(widths[-1], classes),))
+
+
+def _values(shape: Shape, blocks: Blocks) -> int:
+    """How many values come out of convolutions; 0 if the images are too small for them."""
+    channels, rows, columns = shape
+    for layer in chain.from_iterable(blocks):
+        match layer:
+            case Conv(_, channels, kernel, padding):
+                loss = kernel - 1 - 2 * padding
+                rows, columns = max(0, rows - loss), max(0, columns - loss)
+            case MaxPool(size):
+                rows, columns = rows // size, columns // size
+            case Linear() | ReLU() | Flatten() | Dropout():
+                pass
+    return channels * rows * columns
+
+
+_BLOCKS: dict[str, Callable[[Shape, int, ModelOptions], Blocks]] = {
     "dnn": _dnn,
     "convnet": _convnet,
+    "small": _small,
+    "mcmahan": _mcmahan,
+    "cifar-cnn": _cifar_cnn,
+    "s2cnn": _s2cnn,
 }

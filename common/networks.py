@@ -8,17 +8,30 @@ import torch
 from torch import Tensor, nn
 
 from common.arrays import Array, Arrays
-from common.models import Block, Conv, Flatten, Layer, Linear, MaxPool, ModelSpec, ReLU
+from common.models import (
+    Block,
+    Conv,
+    Dropout,
+    Flatten,
+    Layer,
+    Linear,
+    MaxPool,
+    ModelSpec,
+    ReLU,
+)
 
 
 class Network(nn.Module):
-    """A network whose parameters have the names of its description; all zero until loaded."""
+    """A network whose parameters have the names of its description; all zero until loaded.
+
+    It is in evaluation mode, except while it is trained.
+    """
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        self.spec = spec
         self.base = _part(spec, "base")
         self.head = _part(spec, "head")
+        self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of normalised images."""
@@ -26,26 +39,26 @@ class Network(nn.Module):
         return logits
 
 
-def load(network: Network, arrays: Arrays) -> None:
+def load(network: nn.Module, arrays: Arrays) -> None:
     """Copy these arrays into the network; they must be exactly the network's, as float32."""
-    expected = network.spec.shapes()
+    state = network.state_dict()
+    expected = {name: tuple(value.shape) for name, value in state.items()}
     if arrays.keys() != expected.keys():
         missing, unknown = expected.keys() - arrays.keys(), arrays.keys() - expected.keys()
         raise ValueError(
-            f"arrays do not fit {network.spec.name!r}: "
+            "arrays do not fit the network: "
             f"missing {sorted(missing)}, unknown {sorted(unknown)}"
         )
     for name, shape in expected.items():
         array = arrays[name]
         if array.shape != shape or array.dtype != "float32":
             raise ValueError(f"{name} is {array.dtype} {array.shape}; expected float32 {shape}")
-    state = network.state_dict()
     for name, array in arrays.items():
         # torch.tensor copies: from_numpy would alias, and warns about arrays that are read-only
         state[name].copy_(torch.tensor(array))
 
 
-def extract(network: Network) -> dict[str, Array]:
+def extract(network: nn.Module) -> dict[str, Array]:
     """Copies of all arrays of the network."""
     return {name: value.cpu().numpy().copy() for name, value in network.state_dict().items()}
 
@@ -67,8 +80,8 @@ def _block(block: Block) -> nn.Sequential:
 
 def _layer(layer: Layer) -> nn.Module:
     match layer:
-        case Conv(inputs, outputs, kernel):
-            return _ZeroConv(inputs, outputs, kernel)
+        case Conv(inputs, outputs, kernel, padding):
+            return _ZeroConv(inputs, outputs, kernel, padding=padding)
         case Linear(inputs, outputs):
             return _ZeroLinear(inputs, outputs)
         case ReLU():
@@ -77,6 +90,8 @@ def _layer(layer: Layer) -> nn.Module:
             return nn.MaxPool2d(size)
         case Flatten():
             return nn.Flatten()
+        case Dropout(share):
+            return nn.Dropout(share)
 
 
 def _zero(layer: nn.Module) -> None:

@@ -17,7 +17,7 @@ from common.arrays import Array, digest
 from common.config import DataSection
 from common.datasets import dataset_info, load_dataset
 from common.errors import DataError
-from common.partition import Indices, partition, split
+from common.partition import Indices, partition, split, split_by_class
 from common.rng import generator
 from common.samples import Samples
 from common.storage import write_atomic
@@ -39,11 +39,30 @@ class Shard:
 
 def shard_key(data: DataSection, seed: int) -> str:
     """A short name for everything the content of the shards depends on."""
-    skew = (data.alpha, data.min_size) if data.partition == "dirichlet" else ()
-    settings = (data.dataset, data.clients, data.partition, *skew, data.train_ratio)
+    way = ("stratify",) if data.stratify else ()
+    settings = (
+        data.dataset,
+        data.clients,
+        data.partition,
+        *_skew(data),
+        data.train_ratio,
+        *way,
+    )
     return hashlib.blake2b(
         msgspec.json.encode((FORMAT, seed, *settings)), digest_size=8
     ).hexdigest()
+
+
+def _skew(data: DataSection) -> tuple[float, ...]:
+    match data.partition:
+        case "iid":
+            return ()
+        case "classes":
+            return (data.classes_per_client,)
+        case "dirichlet-client" | "ls":
+            return (data.alpha,)
+        case "dirichlet" | "qs" | "lsqs":
+            return (data.alpha, data.min_size)
 
 
 def ensure_shards(root: Path, data: DataSection, seed: int, clients: Sequence[int]) -> Path:
@@ -97,7 +116,11 @@ def _make(folder: Path, data: DataSection, seed: int, clients: Iterable[int]) ->
     dataset = load_dataset(data.dataset)
     parts = partition(data, dataset.labels, seed)
     for client in clients:
-        train, test = split(parts[client], data.train_ratio, generator(seed, "split", client))
+        part, rng = parts[client], generator(seed, "split", client)
+        if data.stratify:
+            train, test = split_by_class(part, dataset.labels[part], data.train_ratio, rng)
+        else:
+            train, test = split(part, data.train_ratio, rng)
         labels = dataset.labels[train]
         arrays: dict[str, Array] = {
             "train.images": dataset.images[train],

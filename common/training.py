@@ -1,14 +1,14 @@
 """The one local training loop, and counting correct predictions.
 
-What an algorithm varies comes in as arguments; shuffling comes from the generator given.
+What an algorithm varies comes in as arguments; all chance comes from the generator given.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +17,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from common.arrays import part_of
+from common.chance import torch_chance_from
 from common.config import TrainingSection
+from common.optimizers import Tensors, build_optimizer, clipped, learning_rate
 from common.samples import Images, Samples
-
-Tensors: TypeAlias = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingStats:
-    """How a training went: mean loss over the last epoch (not finite if it diverged)."""
+    """How a training went: mean loss over the last pass (not finite if it diverged)."""
 
     loss: float
     steps: int
@@ -39,36 +39,45 @@ def train(  # noqa: PLR0913 - all that algorithms vary comes in here, by name
     *,
     only: Sequence[str] = ("base", "head"),
     epochs: int | None = None,
+    number: int = 1,
     extra: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] | None = None,
     logits: Callable[[Tensor], Tensor] | None = None,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> TrainingStats:
-    """Train the parts of `network` named in `only`, in place, with SGD.
+    """Train the parts of `network` named in `only`, in place; it is in evaluation mode after.
 
-    `extra(parameters)` gives terms to add to the gradients, by name, before weight decay and
-    momentum; `logits(images)` stands in for the network's own forward pass; `progress(epoch,
-    epochs, loss)` hears of every finished epoch. Momentum starts from nothing in every call.
+    `epochs`, if given, holds whatever the settings say; `number` is the round, for the decay
+    of the rate; `extra(parameters)` gives terms to add to the gradients, by name, before
+    clipping, weight decay and momentum; `logits(images)` stands in for the network's own
+    forward pass; `progress(pass, passes, loss)` hears of every finished pass over the
+    samples. The optimizer starts from nothing in every call.
     """
-    epochs = settings.epochs if epochs is None else epochs
     forward = network if logits is None else logits
     labels = torch.tensor(samples.labels)
     loss, steps = float("nan"), 0
-    with _trainable(network, only) as parameters:
-        sgd = _Sgd(tuple(parameters.values()), settings)
+    planned = _planned_steps(len(samples), settings, epochs)
+    passes = math.ceil(planned / _steps_per_pass(len(samples), settings))
+    with torch_chance_from(rng), _trainable(network, only) as parameters:
+        trained = tuple(parameters.values())
+        optimizer = build_optimizer(trained, settings, learning_rate(settings, number))
 
         def step(batch: npt.NDArray[np.int64]) -> float:
             outputs = forward(normalised(samples.images[batch]))
             mean = functional.cross_entropy(outputs, labels[torch.from_numpy(batch)])
-            gradients = torch.autograd.grad(mean, sgd.parameters)
-            sgd.step(_with_terms(parameters, gradients, extra))
+            gradients = torch.autograd.grad(mean, trained)
+            gradients = _with_terms(parameters, gradients, extra)
+            if settings.grad_clip:
+                gradients = clipped(gradients, settings.grad_clip)
+            optimizer.step(gradients)
             return mean.item() * len(batch)
 
-        for epoch in range(1, epochs + 1):
+        for number_of_pass in range(1, passes + 1):
             batches = _batches(rng.permutation(len(samples)), settings.batch_size)
-            loss = sum(map(step, batches)) / len(samples)
+            batches = batches[: planned - steps]
+            loss = sum(map(step, batches)) / sum(map(len, batches))
             steps += len(batches)
             if progress is not None:
-                progress(epoch, epochs, loss)
+                progress(number_of_pass, passes, loss)
     return TrainingStats(loss, steps)
 
 
@@ -96,49 +105,34 @@ def use_one_thread() -> None:
     torch.set_num_threads(1)
 
 
-class _Sgd:
-    """SGD with momentum and weight decay, as in torch.optim.
-
-    Our own because the first optimizer of torch.optim imports the compiler: 3.5 s and 71 MB.
-    """
-
-    def __init__(self, parameters: Tensors, settings: TrainingSection) -> None:
-        self.parameters = parameters
-        self._settings = settings
-        self._velocity: Tensors | None = None
-
-    @torch.no_grad()
-    def step(self, gradients: Tensors) -> None:
-        """g += wd p; v = rho v + g (at first v = g); p -= lr v."""
-        rate, decay = self._settings.learning_rate, self._settings.weight_decay
-        if decay:
-            gradients = torch._foreach_add(gradients, self.parameters, alpha=decay)
-        if self._settings.momentum:
-            gradients = self._accelerated(gradients)
-        torch._foreach_add_(self.parameters, gradients, alpha=-rate)
-
-    def _accelerated(self, gradients: Tensors) -> Tensors:
-        if self._velocity is None:
-            # clones, because autograd may hand out one tensor for two parameters
-            self._velocity = tuple(gradient.clone() for gradient in gradients)
-        else:
-            torch._foreach_mul_(self._velocity, self._settings.momentum)
-            torch._foreach_add_(self._velocity, gradients)
-        return self._velocity
-
-
 @contextmanager
 def _trainable(network: nn.Module, only: Sequence[str]) -> Iterator[dict[str, Tensor]]:
-    """The parameters of these parts by name; within, no other parameter needs a gradient."""
+    """The parameters of these parts by name; within, no other parameter needs a gradient.
+
+    Within, the network is in training mode, too; afterwards it is in evaluation mode.
+    """
     before = {name: value.requires_grad for name, value in network.named_parameters()}
     parameters = dict(network.named_parameters())
     for name, parameter in parameters.items():
         parameter.requires_grad_(part_of(name) in only)
+    network.train()
     try:
         yield {name: value for name, value in parameters.items() if part_of(name) in only}
     finally:
+        network.eval()
         for name, parameter in parameters.items():
             parameter.requires_grad_(before[name])
+
+
+def _planned_steps(samples: int, settings: TrainingSection, epochs: int | None) -> int:
+    if epochs is None and settings.steps:
+        return settings.steps
+    epochs = settings.epochs if epochs is None else epochs
+    return epochs * _steps_per_pass(samples, settings)
+
+
+def _steps_per_pass(samples: int, settings: TrainingSection) -> int:
+    return math.ceil(samples / settings.batch_size)
 
 
 def _batches(order: npt.NDArray[np.int64], size: int) -> list[npt.NDArray[np.int64]]:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch import nn
+
 from common.algorithms.base import Extra, LocalModel, Predictor
 from common.arrays import Array, Arrays
-from common.blueprint import algorithm_of, spec_of
+from common.blueprint import algorithm_of, has_user_model, shapes_of, spec_of, user_model
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment
 from common.messages import ClientMetrics, Count, Stage
@@ -49,8 +51,8 @@ class Workbench:
         self.run = run
         self.experiment = experiment
         self._algorithm = algorithm_of(experiment)
-        self._spec = spec_of(experiment)
-        self._network = Network(self._spec)
+        self._shapes = shapes_of(experiment)
+        self._network = _network(experiment)
         self._steps = StepStore(steps, run)
         self._shards = ensure_shards(
             shards, experiment.data, experiment.experiment.seed, clients
@@ -119,11 +121,11 @@ class Workbench:
         if self._download is None or self._download[0] != download:
             self._download = None
             arrays, _ = decode_tensors(download.read_bytes(), ModelMeta)
-            check_arrays(arrays, self._spec.shapes())
+            check_arrays(arrays, self._shapes)
             self._download = (download, arrays)
         return self._download[1]
 
-    def network(self, arrays: Arrays) -> Network:
+    def network(self, arrays: Arrays) -> nn.Module:
         """The one network in memory, with these arrays in it."""
         if self._loaded is not arrays:
             load(self._network, arrays)
@@ -174,6 +176,7 @@ class _BenchClient:
             generator(experiment.experiment.seed, purpose, self._number, self.client),
             only=only,
             epochs=epochs,
+            number=self._number,
             extra=extra,
             progress=self._progress,
         )
@@ -181,6 +184,12 @@ class _BenchClient:
 
     def predictor(self, arrays: Arrays) -> Predictor:
         return lambda images: self._bench.network(arrays)(images)
+
+
+def _network(experiment: Experiment) -> nn.Module:
+    if has_user_model(experiment):
+        return user_model(experiment)
+    return Network(spec_of(experiment))
 
 
 def _count(predictor: Predictor, shard: Shard) -> Count:

@@ -103,7 +103,7 @@ def _note_opened(state: State, event: Opened | OpenFailed) -> State:
         return state
     if isinstance(event, OpenFailed):
         return replace(state, opening="", reopen_at=event.now + RETRY_SECONDS)
-    work = Work(event.run, event.coupled, dict(event.steps), part_at=event.now)
+    work = Work(event.run, event.coupled, event.stateful, dict(event.steps), part_at=event.now)
     return replace(state, opening="", work=work)
 
 
@@ -308,8 +308,22 @@ def _start_jobs(
         if retry is not None and now < retry.at:
             continue
         jobs |= {job}
-        started += [Start(job), Publish(_begun(policy, work, job))]
+        started += [*_lost_state(policy, work, job, current), Start(job)]
+        started.append(Publish(_begun(policy, work, job)))
     return replace(work, jobs=jobs), tuple(started)
+
+
+def _lost_state(
+    policy: Policy, work: Work, job: Job, current: CurrentRound
+) -> tuple[Action, ...]:
+    """Say so when a client cannot go on from the step that the server has used."""
+    used = current.accepted.get(job.client)
+    if not work.stateful or job.kind != "train" or used is None or (job.base or 0) >= used:
+        return ()
+    since = f"round {job.base}" if job.base is not None else "the beginning"
+    problem = f"its state after round {used} is lost, so it goes on from {since}"
+    info = msgspec.structs.replace(_begun(policy, work, job), state="reset", problem=problem)
+    return (Publish(info),)
 
 
 def _begun(policy: Policy, work: Work, job: Job) -> Info:

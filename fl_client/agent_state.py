@@ -58,6 +58,7 @@ class Work:
 
     run: str
     coupled: bool = False
+    stateful: bool = False
     steps: Mapping[int, frozenset[int]] = field(default_factory=dict)
     jobs: frozenset[Job] = frozenset()
     cancelled: frozenset[Job] = frozenset()
@@ -103,6 +104,7 @@ class Opened:
     steps: Mapping[int, frozenset[int]]
     coupled: bool
     now: float
+    stateful: bool = False
 
 
 @dataclass(frozen=True, slots=True)

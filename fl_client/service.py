@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from common import VERSION
+from common.address import Address, probe
 from common.blueprint import algorithm_of, participants_of
 from common.codec import cut
 from common.config import Experiment
@@ -26,18 +27,7 @@ from common.errors import (
 )
 from common.herald import Herald, first_claim
 from common.ids import show_ids
-from common.link import (
-    Address,
-    Arrived,
-    Down,
-    Happening,
-    PahoLink,
-    Posted,
-    Refused,
-    Streamed,
-    Up,
-    probe,
-)
+from common.link import Arrived, Down, Happening, PahoLink, Posted, Refused, Streamed, Up
 from common.messages import (
     Chunk,
     Connected,
@@ -262,7 +252,8 @@ class Daemon:
             return
         self._complain("")
         self._store = store
-        self._step(Opened(run, store.scan(), algorithm_of(experiment).coupled, now))
+        algorithm = algorithm_of(experiment)
+        self._step(Opened(run, store.scan(), algorithm.coupled, now, algorithm.stateful))
 
     def _take_done(self, job: Job, done: TurnDone, now: float) -> None:
         if done.metrics is not None:

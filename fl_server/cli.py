@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from common.address import probe
 from common.cli import INTERRUPTED, Commands, version_option
 from common.config import Experiment
 from common.credentials import read_address
@@ -16,7 +17,6 @@ from common.datasets import require_dataset
 from common.errors import UsageError
 from common.experiment_file import load_experiment, write_text
 from common.ids import check_name
-from common.link import probe
 from fl_server import launch
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -93,10 +93,13 @@ def run(
 
 @main.command()
 @click.argument("name", metavar="RUN")
+@click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
+              help="How long to wait for a broker that does not answer.")  # fmt: skip
 @_broker
 @_place
 def resume(
     name: str,
+    wait: float,
     broker: str,
     credentials: Path | None,
     federation: str,
@@ -112,7 +115,7 @@ def resume(
     store = launch.find_run(place, Path(name).name)
     address = read_address(broker, credentials)
     check_name(federation, "--federation")
-    probe(address)
+    probe(address, patience=wait)
     _exit(finished=launch.run(place, store, address, federation))
 
 

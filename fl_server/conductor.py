@@ -31,6 +31,7 @@ from fl_server.round_state import (
     State,
     Tell,
 )
+from fl_server.selection import chances_of
 
 Fact: TypeAlias = dict[str, Any]  # one JSON object of events.jsonl
 Observer: TypeAlias = Callable[[Fact], None]
@@ -137,6 +138,7 @@ def policy_of(run: str, experiment: Experiment) -> Policy:
         participants=participants,
         start_with=len(participants) if wanted == "all" else wanted,
         rate=experiment.selection.rate,
+        chances=chances_of(participants, gamma=experiment.selection.gamma, seed=patience.seed),
         grace=math.inf if patience.grace == "forever" else patience.grace,
         deadline=patience.deadline or math.inf,
         min_updates=patience.min_updates,

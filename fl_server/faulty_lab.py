@@ -20,8 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from common.errors import BrokerError, FedbedError
-from common.link import probe
+from common.errors import FedbedError
 from common.rng import generator
 from fl_server.damage import board_file, damage, server_file
 from fl_server.faults import Fault, Script, aimed, drawn
@@ -111,6 +110,7 @@ class FaultyLab:
         command = [
             *(sys.executable, "-m", "fl_server", "resume", self._store.folder.name, "--plain"),
             *("--runs", str(self._store.folder.parent), "--broker", str(self._lab.address)),
+            *("--wait", "60"),
         ]
         self._server = subprocess.Popen(
             command,
@@ -226,9 +226,6 @@ class FaultyLab:
         undo = self._undo_of(fault, outcome)
 
         def end() -> None:
-            if fault.target == "server" and not self._broker_answers():
-                self._schedule(LOOK_SECONDS, end)  # a person would see that, too
-                return
             undo()
             outcome.ended = time.monotonic()
 
@@ -260,13 +257,6 @@ class FaultyLab:
             case "duplicate":
                 self._watcher.start_parrot()
                 return lambda: self._note_parrot(outcome)
-
-    def _broker_answers(self) -> bool:
-        try:
-            probe(self._lab.address, 1.0)
-        except BrokerError:
-            return False
-        return True
 
     def _note_parrot(self, outcome: Outcome) -> None:
         outcome.note = f"({self._watcher.stop_parrot()} messages repeated)"

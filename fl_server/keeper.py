@@ -14,7 +14,7 @@ from typing import Any, overload
 
 from common.algorithms.base import Update
 from common.arrays import Arrays, digest
-from common.blueprint import algorithm_of, first_model, spec_of
+from common.blueprint import algorithm_of, first_model, shapes_of
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment
 from common.errors import ProtocolError
@@ -47,7 +47,7 @@ class Keeper:
         self.tally = Tally()
         self._opened = 0
         self._algorithm = algorithm_of(experiment)
-        self._shapes = spec_of(experiment).shapes()
+        self._shapes = shapes_of(experiment)
         self._download: tuple[int, bytes] | None = None
         self._metrics = Journal(store.folder / "metrics.jsonl")
         self._written = {line["round"] for line in read_records(self._metrics.path)}

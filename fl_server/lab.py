@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from common.address import Address
 from common.errors import BrokerError, FedbedError
-from common.link import Address
 from fl_server.relay import Relay
 
 START_SECONDS = 20.0
@@ -145,6 +145,8 @@ class Lab:
         for process in self._processes.values():
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
+                if sys.platform == "linux":
+                    process.send_signal(signal.SIGCONT)  # a fault may have stopped it
         for name in reversed(list(self._processes)):
             self._stop_one(name)
         for relay in self.relays.values():

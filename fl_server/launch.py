@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common.address import Address
 from common.blueprint import participants_of
 from common.config import Experiment
 from common.errors import ConfigError, FedbedError, StoreError, UsageError
 from common.ids import check_name
-from common.link import Address
 from common.storage import FolderLock
 from fl_server.dashboard import Lines, Screen, make_display, recovery_table, show_summary
 from fl_server.faults import Script, parse_script

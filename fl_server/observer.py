@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from common.address import Address
 from common.errors import ProtocolError
-from common.link import Address, Arrived, PahoLink
+from common.link import Arrived, PahoLink
 from common.messages import (
     COORDINATOR,
     Chunk,

@@ -106,6 +106,8 @@ class Relay:
         self._writers |= pair
         try:
             await asyncio.gather(self._pass(reader, up_writer), self._pass(up_reader, writer))
+        except asyncio.CancelledError:
+            pass  # only `close` cancels, and asyncio would report it as an error
         finally:
             self._writers -= pair
 

@@ -22,6 +22,7 @@ class Policy:
     participants: tuple[int, ...]
     start_with: int
     rate: float = 1.0
+    chances: Mapping[int, float] = field(default_factory=dict)
     grace: float = math.inf
     deadline: float = math.inf
     min_updates: int = 1

@@ -63,6 +63,7 @@ from fl_server.selection import choose, draw, enough, is_overdue, not_given_up
 
 REPEAT_AT_MOST = 30.0
 CONFIRM_SECONDS = 1.0
+WAITING_SECONDS = 3.0
 
 
 def start(*, incarnation: int, now: float) -> State:
@@ -137,6 +138,9 @@ def _note_info(
             return heard, ()
         asked = replace(phase, weights_said=now)
         return replace(heard, phase=asked), (SendWeights(phase.number),)
+    if info.state == "reset" and known:
+        text = f"client {info.client} on board {info.board}: {info.problem}"
+        return heard, (Note("state_lost", text, info.board, info.client),)
     if info.state == "failed" and known:
         failed = {info.client: now, **phase.failed}
         text = f"client {info.client} on board {info.board} failed: {info.problem}"
@@ -234,6 +238,7 @@ def _open(
             rate=policy.rate,
             seed=policy.seed,
             number=number,
+            chances=policy.chances,
         )
     due = (number - 1) % policy.evaluate_every == 0 or number > policy.rounds
     testers = tuple(sorted(candidates)) if due else ()
@@ -246,14 +251,16 @@ def _try_to_close(
     policy: Policy, state: State, phase: Working, now: float
 ) -> tuple[State, tuple[Action, ...]]:
     if not all(is_overdue(policy, state, phase, client, now) for client in phase.pending):
-        return _repeat(policy, *_note_waiting(state, phase), now)
+        return _repeat(policy, *_note_waiting(state, phase, now), now)
     lacking = min(enough(policy), len(phase.selected)) - len(phase.safe)
     if lacking <= 0 or not phase.untrained:
         return _close(policy, state, phase)
     others = not_given_up(policy, state, now).difference(phase.selected)
     if not others:
-        return _repeat(policy, *_note_waiting(state, phase), now)
-    called = draw(others, lacking, seed=policy.seed, number=phase.number)
+        return _repeat(policy, *_note_waiting(state, phase, now), now)
+    called = draw(
+        others, lacking, seed=policy.seed, number=phase.number, chances=policy.chances
+    )
     selected = tuple(sorted({*phase.selected, *called}))
     text = f"round {phase.number} lacks updates: clients {show_ids(called)} train instead"
     more = replace(state, phase=replace(phase, selected=selected, opened=now))
@@ -276,11 +283,12 @@ def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[A
     return replace(state, phase=Closing(phase.number, used)), (*notes, close)
 
 
-def _note_waiting(state: State, phase: Working) -> tuple[State, Working, tuple[Action, ...]]:
+def _note_waiting(
+    state: State, phase: Working, now: float
+) -> tuple[State, Working, tuple[Action, ...]]:
     """Say (once) when a round has only boards to wait for that are not there."""
-    if phase.waited == phase.pending or not phase.pending.isdisjoint(
-        state.registered(connected=True)
-    ):
+    here = not phase.pending.isdisjoint(state.registered(connected=True))
+    if here or phase.waited == phase.pending or now - phase.opened < WAITING_SECONDS:
         return state, phase, ()
     phase = replace(phase, waited=phase.pending)
     text = f"round {phase.number} waits for clients {show_ids([*phase.pending])}, whose boards"

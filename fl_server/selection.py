@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
-from common.rng import generator
+import numpy as np
+
+from common.rng import dirichlet, generator
 from fl_server.round_state import Policy, State, Working
+
+EVEN: Mapping[int, float] = {}
+LEAST = 1e-6  # of all chances, this part is the same for all: a tiny gamma draws exact zeros
+
+
+def chances_of(participants: Sequence[int], *, gamma: float, seed: int) -> Mapping[int, float]:
+    """How likely each participant is drawn, the same all run long; empty if all are alike."""
+    if gamma == 0:
+        return EVEN
+    drawn = dirichlet(generator(seed, "participation"), gamma, np.ones(len(participants)))
+    chances = (1 - LEAST) * drawn + LEAST / len(participants)
+    return dict(zip(participants, chances.tolist(), strict=True))
 
 
 def choose(
-    candidates: Collection[int], *, population: int, rate: float, seed: int, number: int
+    candidates: Collection[int],
+    *,
+    population: int,
+    rate: float,
+    seed: int,
+    number: int,
+    chances: Mapping[int, float] = EVEN,
 ) -> tuple[int, ...]:
     """Draw `rate` of the population from the candidates; the same draw whenever it is made."""
-    return draw(candidates, _share(population, rate), seed=seed, number=number)
+    wanted = _share(population, rate)
+    return draw(candidates, wanted, seed=seed, number=number, chances=chances)
 
 
 def draw(
-    candidates: Collection[int], wanted: int, *, seed: int, number: int
+    candidates: Collection[int],
+    wanted: int,
+    *,
+    seed: int,
+    number: int,
+    chances: Mapping[int, float] = EVEN,
 ) -> tuple[int, ...]:
     """Draw so many of the candidates (or all, if they are fewer) for a round."""
     ordered = sorted(candidates)
     if wanted >= len(ordered):
         return tuple(ordered)
-    drawn = generator(seed, "selection", number).choice(len(ordered), wanted, replace=False)
+    weights = None
+    if chances:
+        weights = np.array([chances[client] for client in ordered])
+        weights /= weights.sum()
+    rng = generator(seed, "selection", number)
+    drawn = rng.choice(len(ordered), wanted, replace=False, p=weights)
     return tuple(sorted(ordered[index] for index in drawn))
 
 

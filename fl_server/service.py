@@ -13,23 +13,14 @@ from typing import cast
 import msgspec
 
 from common import VERSION
+from common.address import Address
 from common.assembly import Assembly
 from common.codec import cut
 from common.dropped import Dropped
 from common.errors import BrokerError, FedbedError, ProtocolError, VersionError
 from common.herald import Herald, first_claim
 from common.ids import show_ids
-from common.link import (
-    Address,
-    Arrived,
-    Down,
-    Happening,
-    PahoLink,
-    Posted,
-    Refused,
-    Streamed,
-    Up,
-)
+from common.link import Arrived, Down, Happening, PahoLink, Posted, Refused, Streamed, Up
 from common.messages import (
     COORDINATOR,
     PROTOCOL,

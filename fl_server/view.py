@@ -19,6 +19,7 @@ LOUD = {
     "dropped",
     "broker_down",
     "late",
+    "state_lost",
     "message_dropped",
     "foreign",
 }

@@ -24,6 +24,8 @@ PURE = (
     "common/models.py",
     "common/partition.py",
     "common/presence.py",
+    "common/sinkhorn.py",
+    "common/skews.py",
     "common/step_choice.py",
     "common/topics.py",
     "fl_client/agent.py",

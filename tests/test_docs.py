@@ -16,7 +16,8 @@ from broker.cli import main as fl_broker
 from common.algorithms import build, options_of
 from common.algorithms.base import Update
 from common.algorithms.fedavg import fedavg
-from common.config import Experiment
+from common.blueprint import shapes_of
+from common.config import Experiment, ModelSection
 from common.experiment_file import load_experiment
 from common.topics import TOPICS
 from fl_client.cli import main as fl_client
@@ -114,6 +115,23 @@ def test_the_example_algorithm_works_as_printed(
     new = algorithm.server_update(old, [update])
     assert new["base.w"].tolist() == [2.0, 2.0]
     assert new["base.w"].dtype == np.float32
+
+
+def test_the_example_model_works_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "algorithms.md").read_text().partition("### Your own model")[2]
+    code = re.search(r"```python\n(.*?)```", page, re.S)
+    assert code is not None
+    (tmp_path / "my_models.py").write_text(code[1])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    experiment = Experiment(model=ModelSection(name="my_models:tiny"))
+    assert list(shapes_of(experiment)) == [
+        "base.1.weight",
+        "base.1.bias",
+        "head.weight",
+        "head.bias",
+    ]
 
 
 def test_the_project_speaks_of_itself_only() -> None:

@@ -7,16 +7,16 @@ signature is all the declaration there is.
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from common.algorithms.base import Algorithm
 from common.config import Option
 from common.errors import ConfigError
+from common.imports import find_function
 
 BUILDERS = {"fedavg": "common.algorithms.fedavg:fedavg"}
 
@@ -60,14 +60,8 @@ def find_builder(name: str) -> Callable[..., Algorithm]:
         raise ConfigError(
             f"algorithm.name is {name!r}, which is not known{suggestion(name, BUILDERS)}"
         )
-    module, _, function = BUILDERS.get(name, name).partition(":")
-    try:
-        builder: Callable[..., Algorithm] = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise ConfigError(f"algorithm.name is {name!r}: {error}") from error
-    if not callable(builder):
-        raise ConfigError(f"algorithm.name is {name!r}, which is not a function")
-    return builder
+    builder = find_function("algorithm.name", name, BUILDERS.get(name, name))
+    return cast("Callable[..., Algorithm]", builder)  # `build` looks at what it returns
 
 
 def options_of(builder: Callable[..., Algorithm]) -> dict[str, tuple[Any, Any]]:

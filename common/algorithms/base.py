@@ -81,6 +81,11 @@ class Update:
     weights: Mapping[str, float]
 
 
+def nothing(_client: Client, _download: Arrays) -> Arrays:
+    """The first state of clients that keep nothing between rounds."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """Both halves of a federated algorithm.
@@ -99,3 +104,8 @@ class Algorithm:
     server_update: Callable[[Arrays, Sequence[Update]], Arrays]
     stages: Callable[[Client, Arrays, Arrays], Mapping[Stage, Predictor]]
     coupled: bool = False
+
+    @property
+    def stateful(self) -> bool:
+        """Whether clients keep anything between rounds."""
+        return self.client_init is not nothing

@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from common.algorithms.base import Algorithm, Client, Predictor, Trained, Update
+from common.algorithms.base import (
+    Algorithm,
+    Client,
+    Predictor,
+    Trained,
+    Update,
+    nothing,
+)
 from common.arrays import Arrays, weighted_mean
 from common.messages import Stage
 
@@ -48,11 +55,6 @@ def fedavg(
 def same(arrays: Arrays) -> Arrays:
     """The server's state is the global model, and that is what it sends."""
     return arrays
-
-
-def nothing(_client: Client, _download: Arrays) -> Arrays:
-    """A client that keeps nothing between rounds."""
-    return {}
 
 
 def average(_state: Arrays, updates: Sequence[Update]) -> Arrays:

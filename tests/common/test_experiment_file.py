@@ -147,7 +147,8 @@ WRONG = [
     (
         "[data]\npartition = 'idd'\n",
         ":2",
-        "data.partition is 'idd'; expected 'iid' or 'dirichlet'",
+        "data.partition is 'idd'; expected 'iid' or 'classes' or 'dirichlet' or "
+        "'dirichlet-client' or 'ls' or 'qs' or 'lsqs'",
     ),
     (
         "[evaluation]\nstages = ['G', 'L3']\n",
@@ -229,6 +230,11 @@ WRONG = [
         ":2",
         "data.clients is 5001, but fmnist-mini has only 10000 samples; "
         "every client needs at least 2",
+    ),
+    (
+        "[data]\nclasses_per_client = 11\npartition = 'classes'\n",
+        ":2",
+        "data.classes_per_client is 11, but fmnist-mini has only 10 classes",
     ),
 ]
 
@@ -376,10 +382,12 @@ def experiments(draw: st.DrawFn) -> Experiment:
         data=DataSection(
             dataset=draw(st.sampled_from(["fmnist-mini", "fashion-mnist"])),
             clients=clients,
-            partition=draw(st.sampled_from(["iid", "dirichlet"])),
+            partition=draw(st.sampled_from(["iid", "classes", "dirichlet", "ls", "qs"])),
             alpha=draw(positive()),
+            classes_per_client=draw(st.integers(1, 10)),
             min_size=draw(st.integers(2, 20)),
             train_ratio=draw(positive(below=1)),
+            stratify=draw(st.booleans()),
         ),
         training=TrainingSection(
             epochs=draw(st.integers(1, 10**6)),
@@ -390,6 +398,7 @@ def experiments(draw: st.DrawFn) -> Experiment:
         ),
         selection=SelectionSection(
             rate=draw(st.floats(0, 1, exclude_min=True)),
+            gamma=draw(st.floats(0, 1e300)),
             participants=taking_part,
             start_with=draw(everybody | st.integers(1, clients)),
         ),

@@ -16,12 +16,12 @@ import pytest
 from broker.accounts import add_account
 from broker.config import BrokerConfig
 from broker.process import Broker, free_port
+from common.address import Address, probe
 from common.credentials import read_address
 from common.errors import BrokerError
 from common.link import (
     MAX_PAYLOAD,
     WINDOW,
-    Address,
     Arrived,
     Down,
     Happening,
@@ -30,7 +30,6 @@ from common.link import (
     Refused,
     Streamed,
     Up,
-    probe,
 )
 from common.topics import Packet
 

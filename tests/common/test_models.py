@@ -7,15 +7,26 @@ import pytest
 
 from common.arrays import digest, part_of
 from common.errors import ConfigError
-from common.models import build_spec, initial
+from common.models import ModelOptions, build_spec, initial
 from common.rng import generator
 
 MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
 
 
-def size(name: str, shape: tuple[int, int, int], classes: int, part: str = "") -> int:
+VALID, BETWEEN = ModelOptions(padding="valid"), ModelOptions(pool="between")
+
+
+def size(
+    name: str,
+    shape: tuple[int, int, int],
+    classes: int,
+    part: str = "",
+    options: ModelOptions | None = None,
+) -> int:
     depth = int(part.removeprefix("head")) if part else 1
-    shapes = build_spec(name, shape=shape, classes=classes, head_depth=depth).shapes()
+    shapes = build_spec(
+        name, shape=shape, classes=classes, head_depth=depth, options=options
+    ).shapes()
     return sum(
         math.prod(shape)
         for name, shape in shapes.items()
@@ -35,12 +46,32 @@ def size(name: str, shape: tuple[int, int, int], classes: int, part: str = "") -
         ("convnet", MNIST, 62, 583_614),
         ("convnet", MNIST, 26, 576_666),
         ("convnet", (3, 32, 32), 200, 834_632),
+        ("small", MNIST, 10, 22_282),
+        ("mcmahan", MNIST, 10, 1_663_370),
+        ("cifar-cnn", CIFAR, 10, 2_193_418),
+        ("s2cnn", MNIST, 10, 1_199_882),
     ],
 )
 def test_a_model_has_its_known_number_of_parameters(
     name: str, shape: tuple[int, int, int], classes: int, parameters: int
 ) -> None:
     assert size(name, shape, classes) == parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "options", "parameters"),
+    [
+        ("dnn", MNIST, ModelOptions(hidden=7), 5_575),
+        ("mcmahan", MNIST, VALID, 582_026),
+        ("mcmahan", CIFAR, VALID, 878_538),
+        ("cifar-cnn", CIFAR, VALID, 915_466),
+        ("s2cnn", MNIST, BETWEEN, 1_011_466),
+    ],
+)
+def test_an_option_changes_the_number_of_parameters(
+    name: str, shape: tuple[int, int, int], options: ModelOptions, parameters: int
+) -> None:
+    assert size(name, shape, 10, options=options) == parameters
 
 
 @pytest.mark.parametrize(
@@ -51,6 +82,12 @@ def test_a_model_has_its_known_number_of_parameters(
         ("convnet", MNIST, "head2", 75_850),
         ("convnet", MNIST, "head3", 469_450),
         ("convnet", CIFAR, "head3", 690_634),
+        ("small", MNIST, "head3", 18_858),
+        ("mcmahan", MNIST, "head1", 5_130),
+        ("mcmahan", MNIST, "head2", 1_611_274),
+        ("cifar-cnn", CIFAR, "head2", 2_102_794),
+        ("s2cnn", MNIST, "head1", 1_290),
+        ("s2cnn", MNIST, "head2", 1_181_066),
     ],
 )
 def test_a_head_has_its_known_number_of_parameters(
@@ -88,7 +125,15 @@ def test_an_unknown_model_names_the_nearest_one() -> None:
 
 @pytest.mark.parametrize(
     ("name", "depth", "expected"),
-    [("dnn", 2, "expected 1 for"), ("convnet", 4, "1 to 3"), ("convnet", 0, "1 to 3")],
+    [
+        ("dnn", 2, "expected 1 for"),
+        ("convnet", 4, "1 to 3"),
+        ("convnet", 0, "1 to 3"),
+        ("small", 4, "1 to 3"),
+        ("mcmahan", 3, "1 to 2"),
+        ("cifar-cnn", 3, "1 to 2"),
+        ("s2cnn", 3, "1 to 2"),
+    ],
 )
 def test_a_head_deeper_than_the_linear_blocks_is_refused(
     name: str, depth: int, expected: str
@@ -97,9 +142,16 @@ def test_a_head_deeper_than_the_linear_blocks_is_refused(
         build_spec(name, shape=MNIST, classes=10, head_depth=depth)
 
 
-def test_images_too_small_for_two_convolutions_are_refused() -> None:
-    with pytest.raises(ConfigError, match="12x28 are too small"):
-        build_spec("convnet", shape=(1, 12, 28), classes=10, head_depth=1)
+@pytest.mark.parametrize(
+    ("name", "height", "width"),
+    [("convnet", 15, 28), ("convnet", 1, 1), ("mcmahan", 28, 3), ("s2cnn", 5, 5)],
+)
+def test_images_too_small_for_the_convolutions_are_refused(
+    name: str, height: int, width: int
+) -> None:
+    build_spec(name, shape=(1, 16, 16), classes=10, head_depth=1)
+    with pytest.raises(ConfigError, match=f"{name}.*{height}x{width} are too small"):
+        build_spec(name, shape=(1, height, width), classes=10, head_depth=1)
 
 
 def test_first_values_fill_the_range_of_their_fan_in() -> None:

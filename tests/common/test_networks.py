@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from common.arrays import digest
-from common.models import ModelSpec, build_spec, initial
+from common.models import ModelOptions, ModelSpec, build_spec, initial
 from common.networks import Network, extract, load
 from common.rng import generator
 
@@ -14,15 +14,33 @@ SPECS = [
     for name, depth in (("dnn", 1), ("convnet", 1), ("convnet", 2), ("convnet", 3))
 ]
 
+OTHERS = [
+    build_spec(name, shape=(1, 28, 28), classes=10, head_depth=2, options=options)
+    for name, options in (
+        ("small", ModelOptions()),
+        ("mcmahan", ModelOptions()),
+        ("mcmahan", ModelOptions(padding="valid")),
+        ("cifar-cnn", ModelOptions()),
+        ("cifar-cnn", ModelOptions(padding="valid")),
+        ("s2cnn", ModelOptions()),
+        ("s2cnn", ModelOptions(pool="between")),
+    )
+]
+WITH_DROPOUT = OTHERS[-1]
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.name}-{spec.head_depth}")
+
+@pytest.mark.parametrize(
+    "spec", SPECS + OTHERS, ids=lambda spec: f"{spec.name}-{spec.head_depth}"
+)
 def test_a_network_has_exactly_the_arrays_of_its_description(spec: ModelSpec) -> None:
     state = Network(spec).state_dict()
     assert {name: tuple(value.shape) for name, value in state.items()} == spec.shapes()
     assert list(state) == list(spec.shapes())
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.name}-{spec.head_depth}")
+@pytest.mark.parametrize(
+    "spec", SPECS + OTHERS, ids=lambda spec: f"{spec.name}-{spec.head_depth}"
+)
 def test_a_network_gives_one_logit_per_class(spec: ModelSpec) -> None:
     network = Network(spec)
     load(network, initial(spec, generator(1, "initial")))
@@ -68,9 +86,27 @@ def test_arrays_come_out_as_they_went_in_and_share_no_memory() -> None:
     assert digest(arrays) == digest(taken) == before
 
 
+def test_a_padded_convolution_keeps_the_size_of_the_image() -> None:
+    network = Network(OTHERS[1])
+    features = network.base[:1](torch.ones(2, 1, 28, 28))
+    assert features.shape == (2, 32, 14, 14)
+
+
+def test_dropout_zeroes_its_share_and_scales_the_rest_in_training_only() -> None:
+    network = Network(WITH_DROPOUT)
+    dropout = network.base.get_submodule("1.2")  # of a quarter
+    ones = torch.ones(100, 100)
+    assert torch.equal(dropout(ones), ones)
+    network.train()
+    values, counts = dropout(ones).unique(return_counts=True)
+    assert values.tolist() == pytest.approx([0, 4 / 3])
+    assert counts[0] == pytest.approx(2_500, abs=200)
+
+
 def test_making_a_network_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
     Network(SPECS[1])
+    Network(WITH_DROPOUT)
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from typing import Literal
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from common.config import DataSection
 from common.errors import ConfigError, DataError
-from common.partition import partition, split
+from common.partition import partition, split, split_by_class
 from common.rng import generator
 
 BALANCED = np.arange(10_000) % 10
@@ -69,6 +70,41 @@ def test_three_quarters_of_the_samples_train() -> None:
 def test_a_single_sample_cannot_be_split() -> None:
     with pytest.raises(DataError, match="1 samples cannot be split"):
         split(np.arange(1), 0.75, generator(1, "split", 0))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(2, 300), st.integers(1, 20), st.floats(0.01, 0.99), st.integers(0, 99))
+def test_a_split_by_class_keeps_the_share_of_every_class(
+    size: int, kinds: int, ratio: float, seed: int
+) -> None:
+    indices = np.arange(size) * 3
+    labels = generator(seed, "labels").integers(0, kinds, size)
+    train, test = split_by_class(indices, labels, ratio, generator(seed, "split", 0))
+    assert np.array_equal(np.sort(np.concatenate([train, test])), indices)
+    assert np.array_equal(train, np.sort(train))
+    assert np.array_equal(test, np.sort(test))
+    assert min(len(train), len(test)) >= 1
+    both, ours = (np.bincount(labels[part // 3], minlength=kinds) for part in (indices, train))
+    assert np.abs(ours - both * ratio).max() <= 1
+    if both.max() > 1:
+        assert ((ours > 0) == (both > 0)).all()
+        assert ((both - ours > 0) == (both > 1)).all()
+
+
+def test_a_split_by_class_of_single_samples_has_two_parts_all_the_same() -> None:
+    train, test = split_by_class(np.arange(4), np.arange(4), 0.75, generator(1, "split", 0))
+    assert (len(train), len(test)) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "digest"), [("iid", "fbfa446838ef081b"), ("dirichlet", "e3df582af87d29f5")]
+)
+def test_the_bits_of_a_partition_stay_the_same(
+    kind: Literal["iid", "dirichlet"], digest: str
+) -> None:
+    parts = partition(DataSection(clients=20, partition=kind), BALANCED, 1)
+    content = b"|".join(part.tobytes() for part in parts)
+    assert hashlib.sha256(content).hexdigest()[:16] == digest
 
 
 @pytest.mark.parametrize("kind", ["iid", "dirichlet"])

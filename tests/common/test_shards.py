@@ -69,6 +69,19 @@ def test_the_key_names_all_that_the_content_depends_on() -> None:
         {"alpha": 0.1},
         {"min_size": 11},
         {"train_ratio": 0.5},
+        {"stratify": True},
+        {"partition": "classes"},
+        {"partition": "classes", "classes_per_client": 3},
+        {"partition": "dirichlet-client"},
+        {"partition": "dirichlet-client", "alpha": 0.1},
+        {"partition": "ls"},
+        {"partition": "ls", "alpha": 0.1},
+        {"partition": "qs"},
+        {"partition": "qs", "alpha": 0.1},
+        {"partition": "qs", "min_size": 11},
+        {"partition": "lsqs"},
+        {"partition": "lsqs", "alpha": 0.1},
+        {"partition": "lsqs", "min_size": 11},
     ]
     base: dict[str, object] = {"clients": 40}
     keys = [shard_key(DataSection(**{**base, **change}), 1) for change in changes]  # type: ignore[arg-type]
@@ -76,9 +89,39 @@ def test_the_key_names_all_that_the_content_depends_on() -> None:
     assert shard_key(DATA, 1) == shard_key(DataSection(clients=40), 1) == keys[0]
 
 
-def test_equal_shares_do_not_depend_on_the_settings_of_the_skew() -> None:
-    one, two = (DataSection(partition="iid", alpha=alpha) for alpha in (0.1, 0.5))
+def test_the_keys_of_settings_there_always_were_stay_the_same() -> None:
+    assert shard_key(DataSection(clients=20, partition="iid"), 1) == "80dc03b7bb3751a3"
+    assert shard_key(DataSection(clients=20), 1) == "e2f12d6f075e3e0b"
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (DataSection(partition="iid", alpha=0.1), DataSection(partition="iid")),
+        (DataSection(classes_per_client=3), DataSection()),
+        (DataSection(partition="classes", alpha=0.1), DataSection(partition="classes")),
+        (DataSection(partition="ls", min_size=11), DataSection(partition="ls")),
+    ],
+)
+def test_the_key_does_not_depend_on_settings_of_other_partitions(
+    one: DataSection, two: DataSection
+) -> None:
     assert shard_key(one, 1) == shard_key(two, 1)
+
+
+def test_a_stratified_shard_has_the_same_samples_and_every_class_in_both_parts(
+    made: Path, tmp_path: Path
+) -> None:
+    data = DataSection(clients=40, stratify=True)
+    stratified, plain = (
+        load_shard(ensure_shards(tmp_path, data, 1, [7]), 7),
+        load_shard(made, 7),
+    )
+    counts = np.bincount(stratified.test.labels, minlength=10)
+    both = plain.counts + np.bincount(plain.test.labels, minlength=10)
+    assert (stratified.counts + counts).tolist() == both.tolist()
+    assert np.abs(stratified.counts - 0.75 * both).max() <= 1
+    assert ((stratified.counts > 0) == (both > 0)).all()
 
 
 @pytest.mark.parametrize("client", [-1, 40, 1000])

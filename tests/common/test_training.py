@@ -18,7 +18,7 @@ from common.models import build_spec, initial
 from common.networks import Network, extract, load
 from common.rng import generator
 from common.samples import Samples
-from common.training import count_correct, normalised, train, use_one_thread
+from common.training import TrainingStats, count_correct, normalised, train, use_one_thread
 
 SPEC = build_spec("dnn", shape=(1, 28, 28), classes=10, head_depth=1)
 
@@ -52,6 +52,7 @@ class Two(nn.Module):
 
 
 WHITE = Samples(np.full((1, 1, 1, 1), 255, np.uint8), np.zeros(1, np.int64))
+WHITE_28 = Samples(np.full((1, 1, 28, 28), 255, np.uint8), np.zeros(1, np.int64))
 
 
 def test_two_steps_of_sgd_are_those_worked_out_by_hand() -> None:
@@ -160,6 +161,94 @@ def test_our_steps_are_those_of_torch_optim() -> None:
         np.testing.assert_allclose(array, expected[name], rtol=0, atol=1e-6)
 
 
+def test_steps_stand_in_for_epochs_and_shuffle_anew_when_the_samples_are_used_up() -> None:
+    # 210 samples in batches of 20 are 11 steps: 14 steps are one pass, and 3 of the next
+    def trained(settings: TrainingSection) -> tuple[str, TrainingStats]:
+        network = fresh()
+        stats = train(network, some_samples(), settings, generator(1, "shuffle"))
+        return digest(extract(network)), stats
+
+    heard: list[tuple[int, int]] = []
+    stats = train(
+        fresh(),
+        some_samples(),
+        TrainingSection(steps=14),
+        generator(1, "shuffle"),
+        progress=lambda done, passes, _: heard.append((done, passes)),
+    )
+    assert (stats.steps, heard) == (14, [(1, 2), (2, 2)])
+    assert trained(TrainingSection(steps=22)) == trained(TrainingSection(epochs=2))
+    assert trained(TrainingSection(steps=3, epochs=5))[1].steps == 3
+
+
+def test_epochs_that_an_algorithm_asks_for_hold_whatever_the_settings_say() -> None:
+    settings = TrainingSection(steps=3)
+    stats = train(fresh(), some_samples(), settings, generator(1, "shuffle"), epochs=2)
+    assert stats.steps == 22
+
+
+def test_a_later_round_takes_shorter_steps() -> None:
+    settings = TrainingSection(
+        epochs=1, batch_size=1, learning_rate=0.2, learning_rate_decay=0.5, momentum=0.0
+    )
+    network = Two(0.5, 0.5)
+    train(network, WHITE, settings, generator(1, "shuffle"), number=3)
+    assert network.values() == pytest.approx((0.525, 0.475), abs=1e-6)
+
+
+def test_a_long_gradient_is_clipped_with_its_extra_terms() -> None:
+    # gradients (-0.5, 0.5), and 3.5 more on the base: (3, 0.5), of norm 3.041381
+    settings = TrainingSection(
+        epochs=1, batch_size=1, learning_rate=1.0, momentum=0.0, grad_clip=0.1
+    )
+    network = Two(0.5, 0.5)
+    terms = {"base.w": torch.tensor(3.5)}
+    train(network, WHITE, settings, generator(1, "shuffle"), extra=lambda _: terms)
+    assert network.values() == pytest.approx((0.5 - 0.0986394, 0.5 - 0.0164399), abs=1e-6)
+
+
+def test_adam_takes_steps_of_the_learning_rate_at_first() -> None:
+    settings = TrainingSection(epochs=1, batch_size=1, learning_rate=0.2, optimizer="adam")
+    network = Two(0.5, 0.5)
+    train(network, WHITE, settings, generator(1, "shuffle"))
+    assert network.values() == pytest.approx((0.7, 0.3), abs=1e-6)
+
+
+def test_dropout_is_on_in_training_only_and_comes_from_the_generator() -> None:
+    spec = build_spec("s2cnn", shape=(1, 28, 28), classes=10, head_depth=1)
+    modes: list[bool] = []
+
+    def trained(seed: int) -> str:
+        network = Network(spec)
+        load(network, initial(spec, generator(1, "initial")))
+
+        def logits(images: Tensor) -> Tensor:
+            modes.append(network.training)
+            answers: Tensor = network(images)
+            return answers
+
+        rng = generator(seed, "shuffle")
+        settings = TrainingSection(steps=2, batch_size=4)
+        train(network, some_samples(), settings, rng, logits=logits)
+        modes.append(network.training)
+        return digest(extract(network))
+
+    before = torch.get_rng_state()
+    assert trained(1) == trained(1) != trained(2)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert modes == [True, True, False] * 3
+
+
+def test_a_training_that_is_given_up_ends_in_evaluation_mode() -> None:
+    def give_up(*_: object) -> None:
+        raise InterruptedError
+
+    network = fresh()
+    with pytest.raises(InterruptedError):
+        train(network, WHITE_28, TrainingSection(), generator(1, "shuffle"), progress=give_up)
+    assert not network.training
+
+
 def test_training_learns_and_tells_of_every_epoch() -> None:
     heard: list[tuple[int, int, float]] = []
     network, samples = fresh(), some_samples()
@@ -227,7 +316,9 @@ def test_training_does_not_import_the_compiler_and_keeps_torch_threads_as_they_a
         "spec = models.build_spec('dnn', shape=(1, 28, 28), classes=10, head_depth=1)\n"
         "some = samples.Samples(np.zeros((3, 1, 28, 28), np.uint8), np.zeros(3, np.int64))\n"
         "rng = np.random.default_rng(1)\n"
-        "training.train(networks.Network(spec), some, TrainingSection(weight_decay=0.1), rng)\n"
+        "for optimizer in ('sgd', 'adam'):\n"
+        "    settings = TrainingSection(weight_decay=0.1, grad_clip=1.0, optimizer=optimizer)\n"
+        "    training.train(networks.Network(spec), some, settings, rng)\n"
         "assert 'torch._dynamo' not in sys.modules\n"
         "training.use_one_thread()\n"
         "assert torch.get_num_threads() == 1\n"

@@ -628,3 +628,24 @@ def test_what_is_opened_too_late_is_not_used() -> None:
     assert machine.open() == ()
     machine.open("next")
     assert machine.work.run == "next"
+
+
+@pytest.mark.parametrize(
+    ("there", "stateful", "said"),
+    [
+        ((4, 6), True, []),
+        ((4,), True, ["its state after round 6 is lost, so it goes on from round 4"]),
+        ((), True, ["its state after round 6 is lost, so it goes on from the beginning"]),
+        ((4,), False, []),
+    ],
+)
+def test_a_client_that_cannot_go_on_from_where_the_server_knows_it_says_so(
+    there: tuple[int, ...], stateful: bool, said: list[str]
+) -> None:
+    machine = Machine((0,))
+    machine.hear(detail(), current(7, accepted={0: 6}), selected(7, clients=(0,)))
+    machine.download(7)
+    machine.take(Opened("run", {0: frozenset(there)}, False, machine.now, stateful))
+    messages = [action.message for action in machine.of(Publish)]
+    assert [m.problem for m in messages if isinstance(m, Info) and m.state == "reset"] == said
+    assert machine.started == [("train", 0, max(there, default=None))]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_server.round_state import Board, Gathering, Policy, State, Working
-from fl_server.selection import choose, draw, enough, is_overdue, not_given_up
+from common.config import Experiment, ExperimentSection, SelectionSection
+from fl_server import rounds
+from fl_server.conductor import policy_of
+from fl_server.round_state import Board, Gathering, Policy, State, Tick, Working
+from fl_server.selection import chances_of, choose, draw, enough, is_overdue, not_given_up
 
 POLICY = Policy(
     run="run",
@@ -62,6 +66,86 @@ def test_the_rate_is_of_the_population_not_of_those_who_are_there() -> None:
 def test_all_candidates_are_drawn_if_they_are_too_few() -> None:
     assert draw({5, 4}, 3, seed=1, number=1) == (4, 5)
     assert draw((), 3, seed=1, number=1) == ()
+
+
+def test_clients_with_the_same_chance_are_drawn_as_ever() -> None:
+    even = chances_of(range(30), gamma=0.0, seed=1)
+    draws = [draw(range(30), 4, seed=1, number=number, chances=even) for number in (1, 2, 3)]
+    assert draws == [(7, 16, 17, 27), (4, 9, 17, 23), (6, 11, 18, 24)]
+
+
+@given(
+    st.lists(st.integers(0, 99), min_size=1, unique=True),
+    st.floats(0, exclude_min=True),
+    st.integers(0, 9),
+)
+def test_chances_are_positive_add_up_to_one_and_come_from_the_seed(
+    participants: list[int], gamma: float, seed: int
+) -> None:
+    chances, again = (chances_of(participants, gamma=gamma, seed=seed) for _ in range(2))
+    assert chances == again
+    assert list(chances) == participants
+    assert min(chances.values()) >= 0.99e-6 / len(participants)
+    assert sum(chances.values()) == pytest.approx(1)
+
+
+@given(in_two_orders, st.floats(0, exclude_min=True), st.integers(0, 9), st.integers(1, 99))
+def test_a_skewed_draw_depends_only_on_seed_round_and_candidates(
+    orders: tuple[list[int], list[int]], gamma: float, seed: int, number: int
+) -> None:
+    chances = chances_of(range(51), gamma=gamma, seed=seed)
+    first, again = (
+        draw(order, 6, seed=seed, number=number, chances=chances) for order in orders
+    )
+    assert first == again == tuple(sorted(set(first)))
+    assert set(first) <= set(orders[0])
+    assert len(first) == min(6, len(orders[0]))
+
+
+def test_how_often_a_client_is_drawn_follows_its_chance() -> None:
+    chances = chances_of(range(10), gamma=1.0, seed=3)
+    drawn = Counter(
+        choose(range(10), population=10, rate=0.1, seed=3, number=number, chances=chances)[0]
+        for number in range(1, 3001)
+    )
+    assert max(chances.values()) > 0.2
+    for client, chance in chances.items():
+        assert drawn[client] / 3000 == pytest.approx(chance, abs=0.05)
+
+
+def test_a_small_gamma_selects_few_clients_and_a_large_one_all() -> None:
+    def often(gamma: float) -> float:
+        chances = chances_of(range(100), gamma=gamma, seed=1)
+        return sum(sorted(chances.values())[-10:])
+
+    assert often(0.01) > 0.95 > often(0.1) > often(1.0) > often(10.0) > often(1e9)
+    assert often(1e9) == pytest.approx(0.1, abs=0.01)
+
+
+def test_chances_of_clients_that_are_not_there_do_not_count() -> None:
+    chances = {0: 0.999998, 1: 1e-6, 2: 1e-6}
+    draws = {draw([1, 2], 1, seed=1, number=number, chances=chances) for number in range(20)}
+    assert draws == {(1,), (2,)}
+
+
+def test_an_experiments_gamma_decides_who_is_in_its_rounds() -> None:
+    selection = SelectionSection(gamma=0.1, rate=0.25, participants="2-11")
+    experiment = Experiment(experiment=ExperimentSection(seed=5), selection=selection)
+    policy = policy_of("run", experiment)
+    assert policy.chances == chances_of(range(2, 12), gamma=0.1, seed=5)
+    boards = {"a": Board("i1", (1, 1), tuple(range(2, 12)))}
+
+    def selected(policy: Policy) -> list[tuple[int, ...]]:
+        starts = (State(Gathering(0.0), boards=boards, done=done) for done in range(5))
+        phases = [rounds.step(policy, start, Tick(0.0))[0].phase for start in starts]
+        return [phase.selected for phase in phases if isinstance(phase, Working)]
+
+    drawn = selected(policy)
+    assert drawn == [
+        draw(range(2, 12), 2, seed=5, number=number, chances=policy.chances)
+        for number in range(1, 6)
+    ]
+    assert drawn != selected(replace(policy, chances={}))
 
 
 @pytest.mark.parametrize(("minimum", "needed"), [(1, 1), (3, 3), (4, 4), (7, 4)])

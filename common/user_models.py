@@ -1,0 +1,47 @@
+"""Networks of other people: made by their function, and checked to fit in here.
+
+The only models for which the server needs torch: it learns names, shapes and first values so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+from common.arrays import part_of
+from common.chance import torch_chance_from
+from common.errors import ConfigError
+from common.models import Shape
+
+
+def make_user_model(
+    name: str,
+    function: Callable[..., object],
+    *,
+    shape: Shape,
+    classes: int,
+    rng: np.random.Generator,
+) -> nn.Module:
+    """What `function(shape, classes)` makes; its first values depend on `rng` alone."""
+    with torch_chance_from(rng):
+        model = function(shape, classes)
+    if not isinstance(model, nn.Module):
+        kind = type(model).__name__
+        raise ConfigError(f"model.name is {name!r}, which makes {kind}; expected nn.Module")
+    state = model.state_dict()
+    parts = {part_of(array) for array in state}
+    if parts != {"base", "head"}:
+        found = ", ".join(sorted(parts)) or "none"
+        raise ConfigError(
+            f"model.name is {name!r}, which has arrays in {found}; expected base and head"
+        )
+    for array, value in state.items():
+        if value.dtype != torch.float32:
+            raise ConfigError(
+                f"model.name is {name!r}, in which {array} is {value.dtype}; "
+                "expected torch.float32"
+            )
+    return model.eval()

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from common.arrays import Arrays, digest
+from common.blueprint import first_model
+from common.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
+from common.config import DataSection, Experiment, ModelSection, TrainingSection
+from common.steps import StepStore
+from common.workbench import Workbench
+
+
+def trained(folder: Path, experiment: Experiment, number: int) -> Arrays:
+    """The update of client 0 in this round, from the first model."""
+    folder.mkdir(exist_ok=True)
+    download = folder / "model.safetensors"
+    meta = ModelMeta(run="run-1", round=number)
+    download.write_bytes(encode_tensors(first_model(experiment), meta))
+    bench = Workbench(
+        "run-1", experiment, shards=folder / "shards", steps=folder / "steps", clients=(0,)
+    )
+    bench.train(0, number, base=None, download=download, progress=lambda *_: None)
+    update = StepStore(folder / "steps", "run-1").update(0, number)
+    return decode_tensors(update, UpdateMeta)[0]
+
+
+def test_the_learning_rate_decays_with_the_rounds(tmp_path: Path) -> None:
+    experiment = Experiment(
+        model=ModelSection(name="dnn"),
+        data=DataSection(clients=200),
+        training=TrainingSection(steps=1, learning_rate_decay=0.1),
+    )
+    before = first_model(experiment)["head.1.0.bias"]
+    moves = [
+        np.abs(trained(tmp_path, experiment, number)["head.1.0.bias"] - before).max()
+        for number in (1, 3)
+    ]
+    assert 20 < moves[0] / moves[1] < 500  # about 100: the batches of the rounds differ
+
+
+@pytest.mark.parametrize("name", ["s2cnn", "tests.common.test_user_models:noisy"])
+def test_a_turn_with_dropout_gives_the_same_bytes_again(tmp_path: Path, name: str) -> None:
+    experiment = Experiment(
+        model=ModelSection(name=name),
+        data=DataSection(clients=200),
+        training=TrainingSection(steps=2),
+    )
+    one = digest(trained(tmp_path / "one", experiment, 1))
+    torch.rand(1)
+    assert digest(trained(tmp_path / "two", experiment, 1)) == one
+    assert digest(first_model(experiment)) != one
