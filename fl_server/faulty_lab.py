@@ -38,13 +38,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Outcome:
-    """One fault that was done; `recovery` is from its end to the target's next sign of work."""
+    """One fault that was done; `recovery` is from its end to the target's next sign of work.
+
+    `life` counts the lives of the target: a killed one has recovered in its next life only.
+    """
 
     fault: Fault
-    began: float
+    life: int
     ended: float | None = None
     recovery: float | None = None
-    incarnation: int = 0
     note: str = ""
 
 
@@ -185,10 +187,13 @@ class FaultyLab:
         outlook, target = self._watcher.outlook, outcome.fault.target
         if outlook.ended:
             return True
+        killed = outcome.fault.kind in ("kill", "corrupt", "wipe")
+        if killed and self._life(target) <= outcome.life:
+            return False
+        if killed and target == "server":
+            return True
         if target == "broker" or outcome.fault.kind == "duplicate":
             return any(s.worked > outcome.ended for s in outlook.seen.values())
-        if target == "server" and outcome.fault.kind in ("kill", "corrupt"):
-            return outlook.incarnation > outcome.incarnation
         sighting = outlook.seen.get(target)
         if sighting is None:
             return False
@@ -198,6 +203,13 @@ class FaultyLab:
             else sighting.heard
         )
         return at > outcome.ended
+
+    def _life(self, target: str) -> int:
+        if target == "server":
+            return self._watcher.outlook.incarnation
+        if target == "broker":
+            return self._watcher.connections
+        return self._watcher.outlook.starts.get(target, 0)
 
     def _record(self, outcome: Outcome) -> None:
         fault = outcome.fault
@@ -218,9 +230,7 @@ class FaultyLab:
     # what
 
     def _begin(self, fault: Fault) -> None:
-        outcome = Outcome(
-            fault, time.monotonic(), incarnation=self._watcher.outlook.incarnation
-        )
+        outcome = Outcome(fault, self._life(fault.target))
         self.outcomes.append(outcome)
         self._say(f"fault: {fault.kind} {fault.target} (round {self._watcher.outlook.round})")
         undo = self._undo_of(fault, outcome)

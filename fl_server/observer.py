@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from common.address import Address
 from common.errors import ProtocolError
-from common.link import Arrived, PahoLink
+from common.link import Arrived, PahoLink, Up
 from common.messages import (
     COORDINATOR,
     Chunk,
@@ -42,6 +42,7 @@ class Outlook:
     owners: dict[int, str] = field(default_factory=dict)
     pending: set[int] = field(default_factory=set)
     seen: dict[str, Sighting] = field(default_factory=dict)
+    starts: dict[str, int] = field(default_factory=dict)
     ended: bool = False
 
     def note(self, message: Message, now: float) -> None:
@@ -50,6 +51,9 @@ class Outlook:
             case Connected():
                 if message.board != COORDINATOR and message.connected and message.settled:
                     self.owners |= dict.fromkeys(message.clients, message.board)
+                    if message.session[0] > self.starts.get(message.board, 0):
+                        self.starts[message.board] = message.session[0]
+                        self.seen[message.board] = Sighting()  # what was before does not count
                     self._heard(message.board, now)
             case CurrentRound():
                 self._note_round(message, now)
@@ -93,6 +97,7 @@ class Watcher:
 
     def __init__(self, address: Address, federation: str = "fl") -> None:
         self.outlook = Outlook()
+        self.connections = 0
         self._federation = federation
         topics = [row.pattern for row in TOPICS if row.name != "send_weights"]
         wanted = tuple(f"{federation}/{pattern}" for pattern in topics)
@@ -103,7 +108,10 @@ class Watcher:
         """Take what has arrived."""
         happening = self._link.receive(timeout)
         while happening is not None:
-            if isinstance(happening, Arrived):
+            if isinstance(happening, Up):
+                self.connections = happening.connection
+                self.outlook.seen.clear()  # what was before does not count
+            elif isinstance(happening, Arrived):
                 self._take(happening)
                 self._link.confirm(happening)
             happening = self._link.receive(0.0)
