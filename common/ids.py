@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from common.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-MAX_ID = 999_999
 
 
 def check_name(name: str, what: str) -> str:

@@ -141,8 +141,6 @@ class PahoLink:
         keepalive: int = 10,
     ) -> None:
         self.address = address
-        self.bytes_sent = 0
-        self.bytes_received = 0
         self._subscribe = subscribe
         self._will = will
         self._happenings: queue.SimpleQueue[Happening | _Acknowledged] = queue.SimpleQueue()
@@ -269,7 +267,6 @@ class PahoLink:
             size = len(packet.payload)
             log.error("not sent: %d bytes on %s; at most %d", size, packet.topic, MAX_PAYLOAD)
             return None
-        self.bytes_sent += len(packet.payload)
         return self._client.publish(packet.topic, packet.payload, QOS, packet.retain).mid
 
     def stream(self, token: str, packets: Iterator[Packet]) -> None:
@@ -316,9 +313,7 @@ class PahoLink:
                 news, self._up, self._said_down = not self._said_down, False, True
                 self._streams.clear()
                 return happening if news else None
-            case Arrived():
-                self.bytes_received += len(happening.payload)
-            case Refused() | Streamed() | Posted():
+            case Arrived() | Refused() | Streamed() | Posted():
                 pass
         return happening
 

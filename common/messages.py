@@ -80,7 +80,6 @@ class CurrentRound(Wire, frozen=True, kw_only=True):
     run: Name
     round: Natural
     incarnation: Natural
-    evaluate: bool
     safe: Ids
     measured: Ids
     accepted: dict[Natural, Natural]

@@ -22,7 +22,6 @@ from typing import Literal, cast
 from common.codec import decode, decode_chunk, encode, encode_chunk
 from common.errors import ProtocolError
 from common.messages import (
-    COORDINATOR,
     Chunk,
     ClientMetrics,
     Connected,
@@ -162,8 +161,3 @@ def parse(federation: str, topic: str) -> tuple[Topic, str]:
         elif topic.startswith(prefix) and "/" not in (last := topic[len(prefix) :]) and last:
             return row, last
     raise ProtocolError("not one of the nine topics")
-
-
-def is_coordinator(message: Connected) -> bool:
-    """Whether this presence is the coordinator's."""
-    return message.board == COORDINATOR

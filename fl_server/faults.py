@@ -38,16 +38,6 @@ TARGETS: dict[Kind, tuple[str, ...]] = {
     "corrupt": ("server", "board"),
     "wipe": ("broker",),
 }
-WHAT: dict[Kind, str] = {
-    "kill": "kill -9, then start again after `seconds`",
-    "stop": "SIGSTOP, then SIGCONT after `seconds`",
-    "cut": "break the board's connections and refuse new ones for `seconds`",
-    "freeze": "let no byte through for `seconds`, without breaking the connection",
-    "slow": "2 MB/s and 200 ms for `seconds`",
-    "duplicate": "say everything the boards say once more, later and in another order",
-    "corrupt": "kill -9, damage the newest file it would need, start again",
-    "wipe": "kill -9 the broker, delete its database, start again",
-}
 
 
 class Fault(Section, frozen=True, kw_only=True):

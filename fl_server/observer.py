@@ -19,6 +19,7 @@ from common.messages import (
     CurrentRound,
     Info,
     Message,
+    Selected,
     TrainEnd,
 )
 from common.topics import TOPICS, Packet, unpack
@@ -40,7 +41,8 @@ class Outlook:
     incarnation: int = 0
     reached: set[tuple[int, str]] = field(default_factory=set)
     owners: dict[int, str] = field(default_factory=dict)
-    pending: set[int] = field(default_factory=set)
+    current: CurrentRound | None = None
+    selected: Selected | None = None
     seen: dict[str, Sighting] = field(default_factory=dict)
     starts: dict[str, int] = field(default_factory=dict)
     ended: bool = False
@@ -65,6 +67,8 @@ class Outlook:
             case Chunk(header=header) if header.client is not None:
                 self._heard(self.owners.get(header.client, ""), now, worked=True)
                 self.reached.add((header.round, "update"))
+            case Selected():
+                self.selected = message
             case TrainEnd():
                 self.ended = True
             case _:
@@ -78,7 +82,7 @@ class Outlook:
         self.reached |= {(message.round - 1, phase) for phase in ("training", "update", "safe")}
         if message.safe:
             self.reached.add((message.round, "safe"))
-        self.pending = set(self.owners) - (set(message.safe) & set(message.measured))
+        self.current = message
         self._heard("server", now, worked=True)
 
     def _heard(self, name: str, now: float, *, worked: bool = False) -> None:
@@ -89,7 +93,12 @@ class Outlook:
 
     def has_work(self, board: str) -> bool:
         """Whether a board still has something to do in this round."""
-        return any(owner == board and c in self.pending for c, owner in self.owners.items())
+        current, selected = self.current, self.selected
+        if current is None or selected is None or current.round != selected.round:
+            return True
+        untrained = set(selected.clients).difference(current.safe)
+        pending = untrained | set(selected.testers).difference(current.measured)
+        return any(self.owners.get(client) == board for client in pending)
 
 
 class Watcher:

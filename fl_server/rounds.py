@@ -333,7 +333,6 @@ def _where_we_are(policy: Policy, state: State, phase: Working) -> tuple[Action,
         run=policy.run,
         round=phase.number,
         incarnation=state.incarnation,
-        evaluate=bool(phase.testers),
         safe=tuple(sorted(phase.safe | phase.rejected)),
         measured=tuple(sorted(phase.measured)),
         accepted=dict(state.accepted),
@@ -350,6 +349,11 @@ def _where_we_are(policy: Policy, state: State, phase: Working) -> tuple[Action,
 def missing(policy: Policy, state: State) -> tuple[int, ...]:
     """Participants that no connected board simulates."""
     return tuple(sorted(set(policy.participants) - state.registered(connected=True)))
+
+
+def missed(policy: Policy, state: State, *, run: str, number: int, client: int) -> bool:
+    """Whether an update belongs to a round that was closed without it."""
+    return run == policy.run and number <= state.done and state.accepted.get(client, 0) < number
 
 
 def wants(policy: Policy, state: State, *, run: str, number: int, client: int) -> bool:

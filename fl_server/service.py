@@ -267,17 +267,19 @@ class Coordinator:
             self._take_update(assembly, client, header.round, now)
 
     def _refuse_update(self, topic: str, chunk: Chunk, client: int) -> None:
-        header, state = chunk.header, self._conductor.state
-        late = header.run == self._store.run and header.round <= state.done
-        if late and state.accepted.get(client, 0) < header.round:
-            if (client, header.round) not in self._late:
-                self._late.add((client, header.round))
-                text = (
-                    f"late update of client {client} rejected: round {header.round} is closed"
-                )
-                self._conductor.tell("late", text=text, client=client, round=header.round)
-            return
-        self._drop(topic, len(chunk.body), "an update that is repeated or not asked for")
+        header, conductor = chunk.header, self._conductor
+        if not rounds.missed(
+            conductor.policy,
+            conductor.state,
+            run=header.run,
+            number=header.round,
+            client=client,
+        ):
+            self._drop(topic, len(chunk.body), "an update that is repeated or not asked for")
+        elif (client, header.round) not in self._late:
+            self._late.add((client, header.round))
+            text = f"late update of client {client} rejected: round {header.round} is closed"
+            conductor.tell("late", text=text, client=client, round=header.round)
 
     def _take_update(self, assembly: Assembly, client: int, number: int, now: float) -> None:
         """An update is complete: verify it, make it safe, and only then say so."""

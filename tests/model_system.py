@@ -774,7 +774,6 @@ def stale_messages(setup: Setup) -> tuple[Said, ...]:
             run=OLD_RUN,
             round=number,
             incarnation=9,
-            evaluate=True,
             safe=(),
             measured=(),
             accepted=accepted,

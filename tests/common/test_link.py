@@ -105,8 +105,6 @@ def test_what_is_published_arrives(broker: Broker, federation: str, links: ExitS
         (f"{federation}/a/1", b"one", False),
         (f"{federation}/b", b"two", False),
     ]
-    assert link.bytes_sent == len(b"onenot ourstwo")
-    assert link.bytes_received == len(b"onetwo")
 
 
 def test_what_was_stored_is_told_from_what_is_said_now(
@@ -391,7 +389,6 @@ def test_a_payload_the_broker_would_hang_up_on_is_dropped_and_said(
     link.stream("s", iter([too_large, largest, small]))
     assert len(wait_for(link, Arrived).payload) == MAX_PAYLOAD
     assert wait_for(link, Arrived).payload == b"small"
-    assert link.bytes_sent == MAX_PAYLOAD + 5
     assert not [h for h in all_within(link, 0.2) if isinstance(h, Down)]
 
 

@@ -105,7 +105,6 @@ MESSAGES: dict[type[Wire], st.SearchStrategy[Wire]] = {
         run=names,
         round=naturals,
         incarnation=naturals,
-        evaluate=st.booleans(),
         safe=id_lists,
         measured=id_lists,
         accepted=st.dictionaries(naturals, naturals, max_size=5),

@@ -24,7 +24,6 @@ from common.topics import (
     QOS,
     TOPICS,
     connected_topic,
-    is_coordinator,
     packet,
     parse,
     subscriptions,
@@ -72,7 +71,7 @@ MESSAGES: dict[str, Message] = {
     "fl/server/receive_info/7": Info(run="r", round=1, client=7, board="b", state="trained"),
     "fl/server/receive_weights/7": chunk(7, 1),
     "fl/server/current_round": CurrentRound(
-        run="r", round=1, incarnation=1, evaluate=True, safe=(3,), measured=(), accepted={3: 1}
+        run="r", round=1, incarnation=1, safe=(3,), measured=(), accepted={3: 1}
     ),
     "fl/client/selected": Selected(run="r", round=1, clients=(1,), testers=(1, 2)),
     "fl/client/test_metrics/7": ClientMetrics(
@@ -196,8 +195,3 @@ def test_a_board_reads_what_the_server_says_and_who_else_is_there() -> None:
 def test_the_places_of_single_topics_are_those_of_the_table() -> None:
     assert connected_topic("fl", "attic") == packet("fl", HERE).topic
     assert weights_topic("fl", 1) == packet("fl", chunk(None, 1)).topic
-
-
-def test_the_coordinator_is_known_by_its_name() -> None:
-    assert not is_coordinator(HERE)
-    assert is_coordinator(msgspec.structs.replace(HERE, board=COORDINATOR))

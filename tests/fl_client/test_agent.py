@@ -125,7 +125,7 @@ def detail(run: str = "run") -> TrainDetail:
 
 def current(number: int = 1, run: str = "run", **changes: object) -> CurrentRound:
     message = CurrentRound(
-        run=run, round=number, incarnation=1, evaluate=True, safe=(), measured=(), accepted={}
+        run=run, round=number, incarnation=1, safe=(), measured=(), accepted={}
     )
     return msgspec.structs.replace(message, **changes)
 

@@ -185,7 +185,7 @@ def test_a_round_is_written_down_before_anything_of_it_is_said() -> None:
     kinds = [type(action) for action in machine.actions if not isinstance(action, Note)]
     assert kinds == [Open, Announce, SendWeights, Publish, Publish]
     assert machine.said == CurrentRound(
-        run="run", round=1, incarnation=1, evaluate=True, safe=(), measured=(), accepted={}
+        run="run", round=1, incarnation=1, safe=(), measured=(), accepted={}
     )
     assert machine.of(Publish)[1].message == Selected(
         run="run", round=1, clients=(0, 1, 2, 3), testers=(0, 1, 2, 3)
@@ -653,7 +653,6 @@ def test_clients_test_after_every_nth_round_and_after_the_last() -> None:
         machine.measure(*machine.working.testers if number % 2 else (), number=number)
         machine.aggregate(number)
         testers.append(machine.working.testers)
-        assert machine.said.evaluate is bool(machine.working.testers)
     everybody = (0, 1, 2, 3)
     assert testers == [everybody, (), everybody, everybody]
 
@@ -776,3 +775,20 @@ def test_a_round_that_only_waits_for_lost_boards_says_for_whom_once() -> None:
     assert machine.notes["waiting"] == ("round 1 waits for clients 2-3, whose boards are lost")
     machine.wait(5.0)
     assert "waiting" not in machine.notes
+
+
+def test_only_an_update_that_a_closed_round_went_without_was_missed() -> None:
+    machine = begun()
+    machine.do_round(1)
+    state = dataclasses.replace(machine.state, accepted={0: 1})
+    places = {
+        "late": ("run", 1, 1),
+        "used": ("run", 1, 0),
+        "now": ("run", 2, 1),
+        "other": ("x", 1, 1),
+    }
+    found = {
+        name: rounds.missed(machine.policy, state, run=run, number=number, client=client)
+        for name, (run, number, client) in places.items()
+    }
+    assert found == {"late": True, "used": False, "now": False, "other": False}
