@@ -137,6 +137,16 @@ class Rig:
     def kinds(self, run: str = "r") -> list[str]:
         return [record["event"] for record in self.events(run)]
 
+    def updates(self, run: str = "r") -> set[tuple[int, int]]:
+        """(round, client) of every update that was taken.
+
+        One that was stored an instant before a kill is told by the next start instead.
+        """
+        events = self.events(run)
+        told = {(e["round"], e["client"]) for e in events if e["event"] == "update"}
+        starts = [e for e in events if e["event"] == "started"]
+        return told | {(e["done"] + 1, client) for e in starts for client in e["safe"]}
+
     def metrics(self, run: str = "r") -> list[dict[str, Any]]:
         return read_records(self.runs / run / "metrics.jsonl")
 
