@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
@@ -18,8 +16,13 @@ from common.errors import UsageError
 from common.experiment_file import load_experiment, write_text
 from common.ids import check_name
 from fl_server import launch
-
-F = TypeVar("F", bound=Callable[..., Any])
+from fl_server.cli_options import (
+    broker_options,
+    experiment_file,
+    overrides_option,
+    place_options,
+    run_option,
+)
 
 
 @click.group(cls=Commands)
@@ -32,41 +35,12 @@ def main() -> None:
     """
 
 
-def _together(*options: Callable[[F], F]) -> Callable[[F], F]:
-    def decorate(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-_file = click.argument("file", metavar="EXPERIMENT.toml", type=click.Path(path_type=Path))
-_set = click.option("--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE",
-                    help="Change a setting of the file (may be repeated).")  # fmt: skip
-_place = _together(
-    click.option("--runs", type=click.Path(path_type=Path), default="runs", show_default=True,
-                 metavar="DIR", help="Where run folders are kept."),
-    click.option("--plain", is_flag=True, help="Lines instead of the live screen."),
-)  # fmt: skip
-_name = click.option("--run", "name", metavar="NAME",
-                     help="Name of the run; an unfinished one is resumed.")  # fmt: skip
-_broker = _together(
-    click.option("--broker", default="127.0.0.1", show_default=True, metavar="HOST[:PORT]",
-                 help="Where the MQTT broker is."),
-    click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
-                 help="Login for the broker (made by 'fl-broker account')."),
-    click.option("--federation", default="fl", show_default=True,
-                 help="First level of all topics."),
-)  # fmt: skip
-
-
 @main.command()
-@_file
-@_set
-@_broker
-@_name
-@_place
+@experiment_file
+@overrides_option
+@broker_options
+@run_option
+@place_options
 def run(
     file: Path,
     overrides: tuple[str, ...],
@@ -95,8 +69,8 @@ def run(
 @click.argument("name", metavar="RUN")
 @click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
               help="How long to wait for a broker that does not answer.")  # fmt: skip
-@_broker
-@_place
+@broker_options
+@place_options
 def resume(
     name: str,
     wait: float,
@@ -120,16 +94,16 @@ def resume(
 
 
 @main.command()
-@_file
-@_set
+@experiment_file
+@overrides_option
 @click.option("--boards", type=click.IntRange(1, 500), default=4, show_default=True,
               help="Board daemons; the clients are shared out among them.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Training processes of each board.")  # fmt: skip
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
               help="Let things go wrong as this script says (see docs/faults.md).")  # fmt: skip
-@_name
-@_place
+@run_option
+@place_options
 def lab(
     file: Path,
     overrides: tuple[str, ...],
@@ -157,12 +131,12 @@ def lab(
 
 
 @main.command()
-@_file
-@_set
+@experiment_file
+@overrides_option
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Train clients side by side; the results are the same.")  # fmt: skip
-@_name
-@_place
+@run_option
+@place_options
 def simulate(
     file: Path,
     overrides: tuple[str, ...],
@@ -203,8 +177,8 @@ def init(file: Path) -> None:
 
 
 @main.command()
-@_file
-@_set
+@experiment_file
+@overrides_option
 def check(file: Path, overrides: tuple[str, ...]) -> None:
     """Say whether an experiment file is right, and what it means with all defaults.
 

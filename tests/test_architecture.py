@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -119,11 +120,13 @@ def test_only_the_link_imports_paho() -> None:
 
 
 def test_only_command_lines_import_click() -> None:
-    assert {Path(name).name for name in importers("click")} == {"cli.py"}
+    names = {Path(name).name for name in importers("click")}
+    assert {name for name in names if not re.fullmatch(r"cli(_\w+)?\.py", name)} == set()
 
 
 def test_only_the_dashboard_and_the_report_import_rich() -> None:
-    assert importers("rich") <= {"fl_server/dashboard.py", "fl_server/report.py"}
+    screens = {"dashboard", "report", "bars", "table"}
+    assert {Path(name).stem for name in importers("rich")} <= screens
 
 
 @pytest.mark.parametrize("name", PURE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_type_hints
 
@@ -29,6 +30,13 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 GROUPS = {"fl-broker": fl_broker, "fl-server": fl_server, "fl-client": fl_client}
 
 
+def commands_of(group: click.Group) -> Iterator[click.Command]:
+    for command in group.commands.values():
+        yield command
+        if isinstance(command, click.Group):
+            yield from commands_of(command)
+
+
 def calls() -> list[tuple[str, str]]:
     text = "\n".join(page.read_text() for page in PAGES)
     return sorted(set(re.findall(r"(fl-(?:server|client|broker)) ([a-z]+)\b(?!\.)", text)))
@@ -47,7 +55,7 @@ def test_every_option_in_the_docs_exists() -> None:
     known = {
         option.lstrip("-")
         for group in GROUPS.values()
-        for command in group.commands.values()
+        for command in commands_of(group)
         for parameter in command.params
         for option in parameter.opts
     }
