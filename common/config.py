@@ -223,6 +223,34 @@ class SelectionSection(Section, frozen=True, kw_only=True):
     ] = "all"
 
 
+class AggregationSection(Section, frozen=True, kw_only=True):
+    """How the server makes one model of the updates, where the algorithm takes their mean."""
+
+    rule: Annotated[
+        Literal["mean", "median", "trimmed-mean"],
+        Meta(
+            description='"mean" (by weights); against hostile clients, for each number by '
+            'itself and without weights: "median" or "trimmed-mean".'
+        ),
+    ] = "mean"
+    trim: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=0.5,
+            description='Share of the updates left out at either end (only "trimmed-mean").',
+        ),
+    ] = 0.1
+    clip_norm: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="If not 0: the longest distance an update may have from the model it "
+            "started from; longer ones are shortened to it.",
+        ),
+    ] = 0.0
+
+
 class EvaluationSection(Section, frozen=True, kw_only=True):
     """When the models are tested, and which."""
 
@@ -247,4 +275,5 @@ class Experiment(Section, frozen=True, kw_only=True):
     data: DataSection = DataSection()
     training: TrainingSection = TrainingSection()
     selection: SelectionSection = SelectionSection()
+    aggregation: AggregationSection = AggregationSection()
     evaluation: EvaluationSection = EvaluationSection()

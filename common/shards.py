@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,7 @@ from common.config import DataSection
 from common.datasets import dataset_info, load_dataset
 from common.errors import DataError
 from common.partition import Indices, partition, split, split_by_class
+from common.rebalance import Rebalance, Rebalanced
 from common.rng import generator
 from common.samples import Samples
 from common.storage import write_atomic
@@ -28,6 +29,11 @@ NAMES = {"train.images", "train.labels", "test.images", "test.labels", "counts"}
 log = logging.getLogger(__name__)
 
 
+def load_rebalanced(folder: Path, client: int, rebalance: Rebalance) -> Rebalanced:
+    """To come."""
+    raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Shard:
     """A client's samples; `counts` says how many training samples it has of each class."""
@@ -35,6 +41,7 @@ class Shard:
     train: Samples
     test: Samples
     counts: Indices
+    sizes: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 def shard_key(data: DataSection, seed: int) -> str:

@@ -18,6 +18,7 @@ PACKAGES = ("broker", "common", "fl_client", "fl_server")
 MOST_LINES = 400
 
 PURE = (
+    "common/aggregation.py",
     "common/arrays.py",
     "common/codec.py",
     "common/ids.py",
@@ -31,6 +32,7 @@ PURE = (
     "common/topics.py",
     "fl_client/agent.py",
     "fl_client/agent_state.py",
+    "fl_client/duties.py",
     "fl_server/round_state.py",
     "fl_server/rounds.py",
     "fl_server/selection.py",
