@@ -68,3 +68,38 @@ def renamed(arrays: Arrays, old: str, new: str) -> dict[str, Array]:
         for name, array in arrays.items()
         if part_of(name) == old
     }
+
+
+def under(word: str, arrays: Arrays) -> dict[str, Array]:
+    """The arrays as a part of their own: `word.` before every name."""
+    return {f"{word}.{name}": array for name, array in arrays.items()}
+
+
+def from_under(word: str, arrays: Arrays) -> dict[str, Array]:
+    """The arrays that were put `under` a word, by their old names."""
+    start = f"{word}."
+    return {
+        name.removeprefix(start): array
+        for name, array in arrays.items()
+        if name.startswith(start)
+    }
+
+
+def moved(new: Arrays, old: Arrays) -> dict[str, Array]:
+    """How far arrays have moved; integers are left out."""
+    return {
+        name: array - old[name]
+        for name, array in new.items()
+        if np.issubdtype(array.dtype, np.floating)
+    }
+
+
+def mixed(share: float, mine: Arrays, others: Arrays) -> dict[str, Array]:
+    """share * mine + (1 - share) * others; integers are mine."""
+    left, right = np.float32(share), np.float32(1 - share)
+    return {
+        name: left * array + right * others[name]
+        if np.issubdtype(array.dtype, np.floating)
+        else array
+        for name, array in mine.items()
+    }

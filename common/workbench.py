@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from common.algorithms.base import (
     MODEL,
@@ -253,6 +254,9 @@ class _BenchClient:
             progress=self._progress,
         )
         return LocalModel(self._bench.trained(net), stats.loss, stats.steps)
+
+    def tensors(self, arrays: Arrays) -> dict[str, Tensor]:
+        return {name: torch.tensor(array) for name, array in arrays.items()}
 
     def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
         if logits is None:

@@ -104,15 +104,18 @@ class Keeper:
     @property
     def largest_update(self) -> int:
         """How many bytes an update may have."""
-        expected = self._algorithm.expects(self._broadcast).values()
-        return 4 * sum(array.nbytes for array in expected) + 1024 * 1024
+        return 4 * sum(array.nbytes for array in self._expected.values()) + 1024 * 1024
+
+    @property
+    def _expected(self) -> Arrays:
+        return self._algorithm.expects(server_of(self.experiment), self._broadcast)
 
     def accept(self, number: int, client: int, blob: bytes) -> None:
         """Check an update and keep it for good; ProtocolError if it cannot be used."""
         arrays, meta = decode_tensors(blob, UpdateMeta)
         if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
             raise ProtocolError("the update belongs to another client, round or run")
-        check_arrays(arrays, self._algorithm.expects(self._broadcast))
+        check_arrays(arrays, self._expected)
         if not all(math.isfinite(w) and w > 0 for w in meta.weights.values()):
             raise ProtocolError(f"weights {meta.weights} are not positive numbers")
         if not {name.split(".", 1)[0] for name in arrays} <= meta.weights.keys():
@@ -195,8 +198,11 @@ class _Updates(Sequence[Update]):
 
     @property
     def metas(self) -> list[UpdateMeta]:
-        """Metadata of all updates that were looked at."""
-        return [self._metas[client] for client in sorted(self._metas)]
+        """Metadata of all updates."""
+        for at, client in enumerate(self._clients):
+            if client not in self._metas:  # an algorithm need not look at all of them
+                self[at]
+        return [self._metas[client] for client in self._clients]
 
     def __len__(self) -> int:
         return len(self._clients)

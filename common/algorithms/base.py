@@ -109,7 +109,7 @@ class Client(Protocol):
     def rng(self, purpose: str) -> np.random.Generator:
         """Chance of this client that is the same in every round."""
 
-    def train(  # noqa: PLR0913 - all that algorithms vary, by name
+    def train(
         self,
         arrays: Arrays,
         *,
@@ -132,6 +132,9 @@ class Client(Protocol):
         gives terms to add to the gradients, before momentum; `after(parameters, gradients)`
         hears of every step done; `purpose` names the randomness of the shuffles.
         """
+
+    def tensors(self, arrays: Arrays) -> Mapping[str, Tensor]:
+        """Copies of arrays, to compute with."""
 
     def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
         """A model, ready to classify; `logits` says how, if not as usual."""
@@ -201,6 +204,11 @@ def model_of(arrays: Arrays) -> Arrays:
     return parts(arrays, MODEL)
 
 
+def expect_model(_server: Server, download: Arrays) -> Arrays:
+    """An update is a model."""
+    return model_of(download)
+
+
 def start_from(_server: Server, model: Arrays) -> Arrays:
     """The server's first state is the first model."""
     return model
@@ -267,7 +275,7 @@ class Algorithm:
     server_init: Callable[[Server, Arrays], Arrays] = start_from
     broadcast: Callable[[Arrays], Arrays] = everything
     private: Callable[[Server, Arrays, int], Arrays] | None = None
-    expects: Callable[[Arrays], Arrays] = model_of
+    expects: Callable[[Server, Arrays], Arrays] = expect_model
     server_update: Callable[[Server, Arrays, Sequence[Update]], Arrays] = average
     global_model: Callable[[Arrays], Arrays] = model_of
     coupled: bool = False

@@ -62,6 +62,9 @@ class Stepper:
         }
         return LocalModel(moved, 0.5, 3)
 
+    def tensors(self, arrays: Arrays) -> dict[str, Any]:
+        return dict(arrays)
+
     def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
         return lambda images: images
 
