@@ -55,7 +55,12 @@ class Workbench:
         self._network = _network(experiment)
         self._steps = StepStore(steps, run)
         self._shards = ensure_shards(
-            shards, experiment.data, experiment.experiment.seed, clients
+            shards,
+            experiment.data,
+            experiment.experiment.seed,
+            clients,
+            union=experiment.evaluation.union_samples,
+            rebalance=self._algorithm.rebalance,
         )
         self._shard: tuple[int, Shard] | None = None
         self._download: tuple[Path, Arrays] | None = None

@@ -18,13 +18,18 @@ PACKAGES = ("broker", "common", "fl_client", "fl_server")
 MOST_LINES = 400
 
 PURE = (
+    "common/allotment.py",
     "common/arrays.py",
+    "common/augment.py",
+    "common/autoaugment.py",
     "common/codec.py",
     "common/ids.py",
+    "common/image_ops.py",
     "common/messages.py",
     "common/models.py",
     "common/partition.py",
     "common/presence.py",
+    "common/rebalance.py",
     "common/sinkhorn.py",
     "common/skews.py",
     "common/step_choice.py",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from common.arrays import Array, Arrays
 from common.messages import Stage
+from common.rebalance import Rebalance
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -93,6 +94,7 @@ class Algorithm:
     `server_update` gets the updates in ascending order of client id; each is loaded from
     disk when it is looked at. `stages` gives the models tested before a training.
     `coupled`: a client's new state only counts once the server has used its update.
+    `rebalance`: clients also keep a rebalanced set of their samples, made like this.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Algorithm:
     server_update: Callable[[Arrays, Sequence[Update]], Arrays]
     stages: Callable[[Client, Arrays, Arrays], Mapping[Stage, Predictor]]
     coupled: bool = False
+    rebalance: Rebalance | None = None
 
     @property
     def stateful(self) -> bool:
