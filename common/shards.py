@@ -126,6 +126,7 @@ def ensure_shared(root: Path, data: DataSection, seed: int, *, union: int = 0) -
         dataset = load_dataset(data.dataset)
         shared = allotment_of(data, dataset, seed).shared
         write_arrays(path, _arrays("shared", dataset, shared))
+        log.info("%d samples are shared", len(shared))
     return folder
 
 
@@ -212,6 +213,12 @@ def _make(
         counts = np.bincount(train["train.labels"], minlength=dataset.classes)
         ours: dict[str, Array] = {"counts": counts.astype(np.int64)}
         write_arrays(shard_path(folder, client), {**train, **test, **ours, **common})
+        log.info(
+            "client %d: %d samples to train, %d to test",
+            client,
+            len(allotment.train[client]),
+            len(allotment.test[client]),
+        )
 
 
 def _arrays(name: str, dataset: Dataset, indices: Indices) -> dict[str, Array]:
