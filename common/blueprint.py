@@ -133,9 +133,11 @@ def check(experiment: Experiment) -> None:
         )
     data, info = experiment.data, dataset_info(experiment.data.dataset)
     smallest = smallest_of(data)
-    if data.clients * smallest > info.size:
+    size = info.size if data.test == "pool" else info.official
+    if data.clients * smallest > size:
         raise ConfigError(
-            f"data.clients is {data.clients}, but {data.dataset} has only {info.size} samples; "
+            f"data.clients is {data.clients}, but {data.dataset} has only {size} samples"
+            f"{'' if data.test == 'pool' else ' to train'}; "
             f"every client needs at least {smallest}"
         )
     if data.partition == "classes" and data.classes_per_client > info.classes:

@@ -155,6 +155,31 @@ class DataSection(Section, frozen=True, kw_only=True):
         bool,
         Meta(description="Whether train_ratio holds for each class of a client by itself."),
     ] = False
+    test: Annotated[
+        Literal["pool", "official", "official-like"],
+        Meta(
+            description='"pool": the official training and test parts are mixed and each '
+            'client keeps some samples to test; "official": clients train with all they have '
+            "of the training part, and each tests on a share of the official test set; "
+            '"official-like": on samples of that set with the labels of its training.'
+        ),
+    ] = "pool"
+    share: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="Size of the set of samples shared by all, balanced over the classes, "
+            "as a share of all training samples; 0 = nothing is shared.",
+        ),
+    ] = 0.0
+    share_given: Annotated[
+        float,
+        Meta(gt=0, le=1, description="Share of the shared samples each client gets."),
+    ] = 0.5
+    share_removed: Annotated[
+        bool, Meta(description="Whether their owners lose the samples that are shared.")
+    ] = False
 
 
 class TrainingSection(Section, frozen=True, kw_only=True):
@@ -264,6 +289,14 @@ class EvaluationSection(Section, frozen=True, kw_only=True):
             "L2: after it."
         ),
     ] = ("G", "L1", "L2")
+    union_samples: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Samples of all clients' test sets together that every client keeps, "
+            "the same for all, to test its own model on; 0 = none.",
+        ),
+    ] = 0
 
 
 class Experiment(Section, frozen=True, kw_only=True):

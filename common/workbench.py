@@ -38,7 +38,7 @@ from common.messages import ClientMetrics, Count, Stage
 from common.networks import Network, extract, load
 from common.optimizers import learning_rate
 from common.orders import Turn
-from common.rebalance import Rebalanced
+from common.rebalanced import Rebalanced
 from common.rng import generator
 from common.samples import Samples
 from common.shards import Shard, ensure_shards, load_rebalanced, load_shard
@@ -78,7 +78,12 @@ class Workbench:
         self._nets: dict[tuple[str, ...], Whole] = {}
         self._steps = StepStore(steps, run)
         self.shards = ensure_shards(
-            shards, experiment.data, experiment.experiment.seed, clients
+            shards,
+            experiment.data,
+            experiment.experiment.seed,
+            clients,
+            union=experiment.evaluation.union_samples,
+            rebalance=self.algorithm.rebalance,
         )
         self._shard: tuple[int, Shard] | None = None
         self._download: tuple[Path, Arrays] | None = None

@@ -19,13 +19,18 @@ MOST_LINES = 400
 
 PURE = (
     "common/aggregation.py",
+    "common/allotment.py",
     "common/arrays.py",
+    "common/augment.py",
+    "common/autoaugment.py",
     "common/codec.py",
     "common/ids.py",
+    "common/image_ops.py",
     "common/messages.py",
     "common/models.py",
     "common/partition.py",
     "common/presence.py",
+    "common/rebalance.py",
     "common/sinkhorn.py",
     "common/skews.py",
     "common/step_choice.py",

@@ -20,7 +20,8 @@ from common.aggregation import Aggregation, combine
 from common.arrays import Array, Arrays, parts
 from common.config import TrainingSection
 from common.messages import Stage
-from common.rebalance import Rebalance, Rebalanced
+from common.rebalance import Rebalance
+from common.rebalanced import Rebalanced
 from common.samples import Samples
 
 if TYPE_CHECKING:

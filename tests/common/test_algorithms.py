@@ -26,7 +26,7 @@ from common.arrays import Array, Arrays, digest, part_of, weighted_mean
 from common.codec import ModelMeta, decode_tensors, encode_tensors
 from common.config import TrainingSection
 from common.errors import ConfigError
-from common.rebalance import Rebalanced
+from common.rebalanced import Rebalanced
 from common.rng import generator
 from common.samples import Samples
 

@@ -98,7 +98,7 @@ WRONG = [
     (
         "[evaluation]\nzzz = 1\n",
         ":2",
-        "evaluation.zzz is not a setting; expected one of every, stages",
+        "evaluation.zzz is not a setting; expected one of every, stages, union_samples",
     ),
     ("training = 3\n", ":1", "training is 3; expected a section: [training]"),
     (
