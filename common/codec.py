@@ -108,7 +108,7 @@ class UpdateMeta(Wire, frozen=True, kw_only=True):
 class _Stamp(Wire, frozen=True, kw_only=True, omit_defaults=True):
     encoding: Text
     meta: msgspec.Raw
-    scales: dict[str, float] = {}
+    scales: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 def encode_tensors(arrays: Arrays, meta: Wire, encoding: Encoding = "float32") -> bytes:

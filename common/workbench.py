@@ -34,6 +34,7 @@ from common.blueprint import (
 )
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment, TrainingSection
+from common.device import device
 from common.encodings import difference
 from common.messages import ClientMetrics, Count, Stage
 from common.networks import Network, extract, load
@@ -102,8 +103,10 @@ class Workbench:
         weights = self._weights(Path(order.download))
         bench = self._client(client, number, progress)
         state = self._state(bench, order.base, weights)
-        private = self._read(Path(order.private)) if order.private else {}
-        trained = self.algorithm.client_update(bench, state, {**weights, **private})
+        download = weights
+        if order.private:
+            download = {**weights, **self._read(Path(order.private))}
+        trained = self.algorithm.client_update(bench, state, download)
         counts = None
         if "L2" in self.experiment.evaluation.stages:
             counts = _count(trained.personal, bench.shard)
@@ -268,7 +271,7 @@ class _BenchClient:
         return LocalModel(self._bench.trained(net), stats.loss, stats.steps)
 
     def tensors(self, arrays: Arrays) -> dict[str, Tensor]:
-        return {name: torch.tensor(array) for name, array in arrays.items()}
+        return {name: torch.tensor(array, device=device()) for name, array in arrays.items()}
 
     def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
         if logits is None:
@@ -281,8 +284,8 @@ class _BenchClient:
 
 def _network(experiment: Experiment) -> nn.Module:
     if has_user_model(experiment):
-        return user_model(experiment)
-    return Network(spec_of(experiment))
+        return user_model(experiment).to(device())
+    return Network(spec_of(experiment)).to(device())
 
 
 def _count(predictor: Predictor, shard: Shard) -> Count:
