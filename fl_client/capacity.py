@@ -35,10 +35,8 @@ def _cores() -> int:
 
 def _memory() -> int | None:
     """Bytes that could be used now; None where nobody says."""
-    found = []
-    for line in _read(MEMORY).splitlines():
-        if line.startswith("MemAvailable:"):
-            found.append(int(line.split()[1]) * 1024)
+    lines = _read(MEMORY).splitlines()
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
     limit = _read(CONTAINER_MEMORY).strip()
     if limit.isdecimal():
         found.append(int(limit))

@@ -36,7 +36,8 @@ def there_and_back(array: Array, encoding: Encoding) -> Array:
 @given(floats())
 def test_int8_loses_at_most_half_a_step_of_the_largest_value(array: Array) -> None:
     back = there_and_back(array, "int8")
-    assert (back.dtype, back.shape) == (np.float32, array.shape)
+    assert back.dtype == np.float32
+    assert back.shape == array.shape
     largest = float(np.abs(array).max(initial=0.0))
     assert np.all(np.abs(back.astype(float) - array) <= largest / 127 * 0.5001)
 
@@ -45,7 +46,8 @@ def test_int8_loses_at_most_half_a_step_of_the_largest_value(array: Array) -> No
 def test_float16_gives_the_nearest_half_precision_value(array: Array) -> None:
     array = np.clip(array, -60_000, 60_000)
     back = there_and_back(array, "float16")
-    assert (back.dtype, back.shape) == (np.float32, array.shape)
+    assert back.dtype == np.float32
+    assert back.shape == array.shape
     assert np.all(np.abs(back.astype(float) - array) <= np.abs(array) * 2.0**-11 + 2.0**-25)
 
 
@@ -66,7 +68,10 @@ def test_zeros_and_the_largest_values_are_exact_in_int8() -> None:
 
 @pytest.mark.parametrize("encoding", LOSSY)
 def test_whole_numbers_are_left_alone(encoding: Encoding) -> None:
-    arrays = {"base.n": np.arange(5), "base.small": np.arange(-3, 3, dtype=np.int8)}
+    arrays: dict[str, Array] = {
+        "base.n": np.arange(5),
+        "base.small": np.arange(-3, 3, dtype=np.int8),
+    }
     back, _ = decode_tensors(encode_tensors(arrays, META, encoding), ModelMeta, encoding)
     assert digest(back) == digest(arrays)
 
