@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 from typing import Any, Literal
 
 import numpy as np
@@ -104,14 +103,6 @@ def test_owners_lose_what_is_shared_if_they_should() -> None:
     for ours, before in zip(made.train, own.train, strict=True):
         assert set(ours[:-count]) == set(before) - set(made.shared)
     assert not np.array_equal(made.train[0][-count:], made.train[1][-count:])
-
-
-def test_sharing_says_that_samples_leave_their_owners(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        allotted(share=0.1)
-    assert "they leave their owners" in caplog.text
 
 
 def test_a_share_too_small_for_one_sample_of_each_class_is_refused() -> None:

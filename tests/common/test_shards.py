@@ -241,10 +241,11 @@ def test_with_the_official_test_set_all_samples_to_train_are_of_the_official_par
 
 
 def test_shared_samples_are_in_the_shards_their_counts_and_sizes(
-    made: Path, tmp_path: Path
+    made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = DataSection(clients=40, share=0.1)
     folder = ensure_shards(tmp_path, data, 1, [3])
+    assert "750 samples leave their owners" in caplog.text
     assert not (folder / "shared.safetensors").exists()
     assert ensure_shared(tmp_path, data, 1) == folder
     shared = load_shared(folder)
