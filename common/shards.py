@@ -40,6 +40,7 @@ class Shard:
 def shard_key(data: DataSection, seed: int) -> str:
     """A short name for everything the content of the shards depends on."""
     way = ("stratify",) if data.stratify else ()
+    most = ("max_samples", data.max_samples) if data.max_samples else ()
     settings = (
         data.dataset,
         data.clients,
@@ -47,6 +48,7 @@ def shard_key(data: DataSection, seed: int) -> str:
         *_skew(data),
         data.train_ratio,
         *way,
+        *most,
     )
     return hashlib.blake2b(
         msgspec.json.encode((FORMAT, seed, *settings)), digest_size=8
@@ -63,6 +65,8 @@ def _skew(data: DataSection) -> tuple[float, ...]:
             return (data.alpha,)
         case "dirichlet" | "qs" | "lsqs":
             return (data.alpha, data.min_size)
+        case "natural":
+            return (data.min_size,)
 
 
 def ensure_shards(root: Path, data: DataSection, seed: int, clients: Sequence[int]) -> Path:
@@ -114,7 +118,7 @@ def _is_whole(folder: Path, client: int) -> bool:
 
 def _make(folder: Path, data: DataSection, seed: int, clients: Iterable[int]) -> None:
     dataset = load_dataset(data.dataset)
-    parts = partition(data, dataset.labels, seed)
+    parts = partition(data, dataset.labels, seed, dataset.natural)
     for client in clients:
         part, rng = parts[client], generator(seed, "split", client)
         if data.stratify:

@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 
 def smallest_of(data: DataSection) -> int:
     """How many samples every client has at least."""
-    return data.min_size if data.partition in {"dirichlet", "qs", "lsqs"} else SMALLEST
+    floored = {"dirichlet", "qs", "lsqs", "natural"}
+    return data.min_size if data.partition in floored else SMALLEST
 
 
 def dirichlet_per_class(data: DataSection, sizes: Counts, rng: np.random.Generator) -> Counts:

@@ -96,7 +96,12 @@ def count_correct(
 
 
 def normalised(images: Images) -> Tensor:
-    """Bytes 0..255 as float32 between -1 and 1, in memory of their own."""
+    """Bytes 0..255 as float32 between -1 and 1, in memory of their own.
+
+    Text [n, characters] holds numbers of symbols, which stay as they are.
+    """
+    if images.ndim == 2:
+        return torch.tensor(images, dtype=torch.int64)
     return torch.tensor(images, dtype=torch.float32).div_(255).sub_(0.5).div_(0.5)
 
 
