@@ -30,7 +30,7 @@ def test_the_shards_together_are_the_whole_dataset(made: Path) -> None:
     labels = np.concatenate([part.labels for part in parts])
     # no two clients hold the same image, so sorting by content lines both pools up
     ours = np.lexsort(images.reshape(10_000, -1)[:, ::16].T)
-    theirs = np.lexsort(dataset.images.reshape(10_000, -1)[:, ::16].T)
+    theirs = np.lexsort(dataset.images[:].reshape(10_000, -1)[:, ::16].T)
     assert np.array_equal(labels[ours], dataset.labels[theirs])
     assert np.array_equal(images[ours].sum((1, 2, 3)), dataset.images[theirs].sum((1, 2, 3)))
 
@@ -82,6 +82,11 @@ def test_the_key_names_all_that_the_content_depends_on() -> None:
         {"partition": "lsqs"},
         {"partition": "lsqs", "alpha": 0.1},
         {"partition": "lsqs", "min_size": 11},
+        {"partition": "natural"},
+        {"partition": "natural", "min_size": 11},
+        {"max_samples": 100},
+        {"max_samples": 101},
+        {"partition": "iid", "max_samples": 100},
     ]
     base: dict[str, object] = {"clients": 40}
     keys = [shard_key(DataSection(**{**base, **change}), 1) for change in changes]  # type: ignore[arg-type]
@@ -101,6 +106,7 @@ def test_the_keys_of_settings_there_always_were_stay_the_same() -> None:
         (DataSection(classes_per_client=3), DataSection()),
         (DataSection(partition="classes", alpha=0.1), DataSection(partition="classes")),
         (DataSection(partition="ls", min_size=11), DataSection(partition="ls")),
+        (DataSection(partition="natural", alpha=0.1), DataSection(partition="natural")),
     ],
 )
 def test_the_key_does_not_depend_on_settings_of_other_partitions(
