@@ -167,7 +167,8 @@ def _fetch_plays(torchvision: ModuleType, root: Path) -> None:
 
 _ALL = (
     Entry(
-        DatasetInfo("fmnist-mini", (1, 28, 28), 10, 10_000, 10_000),
+        # an official test set by our decree: all of it is Fashion-MNIST's
+        DatasetInfo("fmnist-mini", (1, 28, 28), 10, 10_000, 8_000),
         (IdxFiles("Fashion-MNIST", (_FASHION_TEST,)),),
     ),
     Entry(

@@ -71,6 +71,17 @@ def test_a_recurrent_network_answers_from_the_last_step() -> None:
         assert torch.allclose(network(text), steps[:, -1] @ weight.T + bias, atol=1e-5)
 
 
+@pytest.mark.parametrize("spec", OTHERS, ids=lambda spec: spec.name)
+def test_arrays_come_out_as_they_went_in_whatever_layout_is_computed_with(
+    spec: ModelSpec,
+) -> None:
+    network, arrays = Network(spec), initial(spec, generator(1, "initial"))
+    load(network, arrays)
+    out = extract(network)
+    assert digest(out) == digest(arrays)
+    assert all(array.flags.c_contiguous for array in out.values())
+
+
 def test_the_split_does_not_change_what_is_computed() -> None:
     answers = []
     for spec in SPECS[1:]:
