@@ -74,8 +74,8 @@ class ModelSection(Section, frozen=True, kw_only=True):
         str,
         Meta(
             description='"dnn" (one hidden layer), "convnet" (two convolutions), "small" (a '
-            'little convnet), "mcmahan", "cifar-cnn" or "s2cnn"; or your own, as '
-            '"package.module:function".'
+            'little convnet), "mcmahan", "cifar-cnn", "s2cnn" or, for text, "char-lstm"; or '
+            'your own, as "package.module:function".'
         ),
     ] = "convnet"
     init_weights: Annotated[
@@ -145,7 +145,9 @@ class DataSection(Section, frozen=True, kw_only=True):
     dataset: Annotated[
         str,
         Meta(
-            description='"fmnist-mini" (10,000 images, built in) or "fashion-mnist" (70,000).'
+            description='"fmnist-mini" (10,000 images, built in), "fashion-mnist", "mnist", '
+            '"emnist" (balanced), "cifar-10", "cifar-100", "tiny-imagenet" (as 32x32) or '
+            '"shakespeare" (text).'
         ),
     ] = "fmnist-mini"
     clients: Annotated[
@@ -155,12 +157,15 @@ class DataSection(Section, frozen=True, kw_only=True):
         ),
     ] = 12
     partition: Annotated[
-        Literal["iid", "classes", "dirichlet", "dirichlet-client", "ls", "qs", "lsqs"],
+        Literal[
+            "iid", "classes", "dirichlet", "dirichlet-client", "ls", "qs", "lsqs", "natural"
+        ],
         Meta(
             description='"iid" (equal shares of everything), "classes" (a few classes each), '
             '"dirichlet" (label skew, each class divided by a draw), "dirichlet-client" (label '
             'skew, equal sizes, labels drawn for each client), "ls" (label skew, equal sizes, '
-            'by Sinkhorn-Knopp), "qs" (only sizes are skewed) or "lsqs" (labels and sizes).'
+            'by Sinkhorn-Knopp), "qs" (only sizes are skewed), "lsqs" (labels and sizes) or '
+            '"natural" (the clients the dataset itself has: of "shakespeare" the roles).'
         ),
     ] = "dirichlet"
     alpha: Annotated[
@@ -178,9 +183,17 @@ class DataSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=2,
             description="Smallest number of samples a client may get "
-            '(only "dirichlet", "qs" and "lsqs").',
+            '(only "dirichlet", "qs", "lsqs" and "natural").',
         ),
     ] = 10
+    max_samples: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Largest number of samples a client keeps, drawn from all it would "
+            "have; 0 = no limit.",
+        ),
+    ] = 0
     train_ratio: Annotated[
         float,
         Meta(

@@ -249,7 +249,12 @@ def mean_loss(net: Whole, samples: Samples, batch: int = 100) -> float:
 
 
 def normalised(images: Images) -> Tensor:
-    """Bytes 0..255 as float32 between -1 and 1, in memory of their own."""
+    """Bytes 0..255 as float32 between -1 and 1, in memory of their own.
+
+    Text [n, characters] holds numbers of symbols, which stay as they are.
+    """
+    if images.ndim == 2:
+        return torch.tensor(images, dtype=torch.int64, device=device())
     values = torch.tensor(images, dtype=torch.float32, device=device())
     return values.div_(255).sub_(0.5).div_(0.5)
 

@@ -41,7 +41,7 @@ def test_the_shards_together_are_the_whole_dataset(made: Path) -> None:
     labels = np.concatenate([part.labels for part in parts])
     # no two clients hold the same image, so sorting by content lines both pools up
     ours = np.lexsort(images.reshape(10_000, -1)[:, ::16].T)
-    theirs = np.lexsort(dataset.images.reshape(10_000, -1)[:, ::16].T)
+    theirs = np.lexsort(dataset.images[:].reshape(10_000, -1)[:, ::16].T)
     assert np.array_equal(labels[ours], dataset.labels[theirs])
     assert np.array_equal(images[ours].sum((1, 2, 3)), dataset.images[theirs].sum((1, 2, 3)))
 
@@ -98,6 +98,11 @@ def test_the_key_names_all_that_the_content_depends_on() -> None:
         {"share": 0.1},
         {"share": 0.1, "share_given": 0.6},
         {"share": 0.1, "share_removed": True},
+        {"partition": "natural"},
+        {"partition": "natural", "min_size": 11},
+        {"max_samples": 100},
+        {"max_samples": 101},
+        {"partition": "iid", "max_samples": 100},
     ]
     base: dict[str, object] = {"clients": 40}
     keys = [shard_key(DataSection(**{**base, **change}), 1) for change in changes]  # type: ignore[arg-type]
@@ -121,6 +126,7 @@ def test_the_keys_of_settings_there_always_were_stay_the_same() -> None:
         (DataSection(test="official", stratify=True), DataSection(test="official")),
         (DataSection(test="official", train_ratio=0.5), DataSection(test="official")),
         (DataSection(share_given=0.1, share_removed=True), DataSection()),
+        (DataSection(partition="natural", alpha=0.1), DataSection(partition="natural")),
     ],
 )
 def test_the_key_does_not_depend_on_settings_that_change_nothing(
