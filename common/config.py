@@ -62,7 +62,11 @@ class AlgorithmSection(Section, frozen=True, kw_only=True):
     """The federated algorithm, and its own options (in a file they stand beside `name`)."""
 
     name: Annotated[
-        str, Meta(description='"fedavg"; or your own, as "package.module:builder".')
+        str,
+        Meta(
+            description="One of those that `fl-server algorithms` lists; or your own, as "
+            '"package.module:builder".'
+        ),
     ] = "fedavg"
     options: dict[str, Option] = {}
 

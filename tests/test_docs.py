@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from broker.cli import main as fl_broker
-from common.algorithms import build, options_of
+from common.algorithms import BUILDERS, build, find_builder, options_of
 from common.algorithms.base import Server, Update
-from common.algorithms.fedavg import fedavg
 from common.blueprint import shapes_of
 from common.config import Experiment, ModelSection
 from common.experiment_file import load_experiment
@@ -94,8 +93,15 @@ def test_every_setting_is_in_the_docs_with_its_default() -> None:
         part = text.partition(f"## [{name}]")[2].partition("\n## ")[0]
         for key in get_type_hints(section):
             assert key == "options" or f"| `{key}` | `" in part, f"{name}.{key}"
-    for key in options_of(fedavg):
-        assert f"| `{key}` | `" in text
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_every_option_of_an_algorithm_is_in_the_docs_with_its_default(name: str) -> None:
+    page = (ROOT / "docs" / "algorithms.md").read_text()
+    part = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+    for key, (_, default) in options_of(find_builder(name)).items():
+        shown = f'"{default}"' if isinstance(default, str) else str(default).lower()
+        assert f"| `{key}` | `{shown}` |" in part, key
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/protocol.md"])
