@@ -24,9 +24,10 @@ from fl_server.cli_options import (
     place_options,
     run_option,
 )
+from fl_server.cli_train import algorithms, central
 
 
-@click.group(cls=Commands, commands=[data])
+@click.group(cls=Commands, commands=[data, central, algorithms])
 @version_option()
 def main() -> None:
     """The coordinator side of fedbed: runs federated-learning experiments.

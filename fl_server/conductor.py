@@ -92,6 +92,8 @@ class Conductor:
             participants=len(self.policy.participants),
             incarnation=self.state.incarnation,
         )
+        for text in self.keeper.notes:
+            self.tell("start", text=text)
 
     def _perform(self, action: Action) -> None:
         match action:
