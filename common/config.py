@@ -236,6 +236,29 @@ class EvaluationSection(Section, frozen=True, kw_only=True):
             "L2: after it."
         ),
     ] = ("G", "L1", "L2")
+    union_samples: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Samples of all clients' test sets together that every client keeps, "
+            "the same for all, to test its own model on; 0 = none.",
+        ),
+    ] = 0
+    union_every: Annotated[
+        int, Meta(ge=1, description="Test on those samples after every n-th round.")
+    ] = 10
+    personal_stage: Annotated[
+        Literal["L1", "L2"],
+        Meta(description="The stage that summaries and reports call the personal accuracy."),
+    ] = "L1"
+    epsilon: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="rho counts the clients whose personal accuracy is above this.",
+        ),
+    ] = 0.95
 
 
 class Experiment(Section, frozen=True, kw_only=True):
