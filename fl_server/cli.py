@@ -48,8 +48,7 @@ def run(
     credentials: Path | None,
     federation: str,
     name: str | None,
-    runs: Path,
-    plain: bool,
+    place: launch.Place,
 ) -> None:
     """Run an experiment on the boards that are connected to a broker.
 
@@ -60,7 +59,6 @@ def run(
     address = read_address(broker, credentials)
     check_name(federation, "--federation")
     probe(address)  # before a run folder is made
-    place = launch.Place(runs, plain)
     store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.run(place, store, address, federation))
 
@@ -77,15 +75,13 @@ def resume(
     broker: str,
     credentials: Path | None,
     federation: str,
-    runs: Path,
-    plain: bool,
+    place: launch.Place,
 ) -> None:
     """Go on with a run that was interrupted, killed or unplugged.
 
     \b
     Example: fl-server resume demo-3 --broker 192.168.1.10
     """
-    place = launch.Place(runs, plain)
     store = launch.find_run(place, Path(name).name)
     address = read_address(broker, credentials)
     check_name(federation, "--federation")
@@ -111,8 +107,7 @@ def lab(
     workers: int,
     faults: Path | None,
     name: str | None,
-    runs: Path,
-    plain: bool,
+    place: launch.Place,
 ) -> None:
     """Run an experiment on this machine: a private broker, boards as processes, and all.
 
@@ -123,7 +118,6 @@ def lab(
     experiment = load_experiment(file, overrides)
     require_dataset(experiment.data.dataset)
     script = launch.read_script(faults, boards, experiment.data.clients) if faults else None
-    place = launch.Place(runs, plain)
     store = launch.find_or_create(place, experiment, name)
     if script is not None:
         _exit(finished=launch.faulty_lab(store, script, boards=boards, workers=workers))
@@ -142,8 +136,7 @@ def simulate(
     overrides: tuple[str, ...],
     processes: int,
     name: str | None,
-    runs: Path,
-    plain: bool,
+    place: launch.Place,
 ) -> None:
     """Run an experiment without a broker; gives the same bits as over the wire.
 
@@ -152,7 +145,6 @@ def simulate(
     """
     experiment = load_experiment(file, overrides)
     require_dataset(experiment.data.dataset)
-    place = launch.Place(runs, plain)
     store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.simulate(place, store, processes=processes))
 
