@@ -33,9 +33,7 @@ def load_experiment(
     """
     text, table = read_table(path)
     if table.pop("sweep", None) is not None and not one_of_many:
-        raise ConfigError(
-            f"{path} has a [sweep] section; run it with 'fl-server sweep {path}'"
-        )
+        raise ConfigError(f"{path} has a [sweep] section; run it with 'fl-server sweep {path}'")
     overrides = tuple(overrides)
     for override in overrides:
         apply_override(table, override)

@@ -23,9 +23,11 @@ from fl_server.cli_options import (
     place_options,
     run_option,
 )
+from fl_server.cli_report import report
+from fl_server.cli_sweep import sweep
 
 
-@click.group(cls=Commands)
+@click.group(cls=Commands, commands=[sweep, report])
 @version_option()
 def main() -> None:
     """The coordinator side of fedbed: runs federated-learning experiments.

@@ -29,7 +29,7 @@ from fl_server.sweeps.runner import Outcome, in_lab, on_broker, run_all, simulat
 @click.option("--seeds", metavar="LIST", help="Seeds such as 1,2,3 or 1-5, for every file.")
 @overrides_option
 @click.option("--lab", type=click.IntRange(1, 500), metavar="BOARDS",
-              help="On this machine, with so many boards, instead of on a broker's.")  # fmt: skip
+              help="On this machine, with a broker and boards of its own.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Training processes of each board of the lab.")  # fmt: skip
 @click.option("--simulate", "simulation", is_flag=True,

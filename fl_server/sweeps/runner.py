@@ -1,4 +1,4 @@
-"""Runs a sweep: one run after another on the same boards; what is finished is not done again."""
+"""Runs a sweep: one run after another on the same boards, skipping what is finished."""
 
 from __future__ import annotations
 
@@ -78,7 +78,11 @@ def _pace(finished: Sequence[Planned], todo: Sequence[Planned]) -> Pace:
 
 
 def _outcome(
-    place: launch.Place, finished: Sequence[Planned], failed: dict[str, str], *, interrupted: bool
+    place: launch.Place,
+    finished: Sequence[Planned],
+    failed: dict[str, str],
+    *,
+    interrupted: bool,
 ) -> Outcome:
     folders = tuple(place.runs / planned.name for planned in finished)
     return Outcome(folders, failed, interrupted)
@@ -98,8 +102,10 @@ def simulated(processes: int) -> Runner:
 
 
 @contextmanager
-def in_lab(runs: Path, grid: Sequence[Planned], *, boards: int, workers: int) -> Iterator[Runner]:
-    """On boards of our own, which stay the same for all runs, also when the sweep goes on later."""
+def in_lab(
+    runs: Path, grid: Sequence[Planned], *, boards: int, workers: int
+) -> Iterator[Runner]:
+    """On boards of our own: the same for all runs, also when the sweep goes on later."""
     clients = sorted({c for planned in grid for c in participants_of(planned.experiment)})
     folder = runs / LAB
     with FolderLock(folder, "a sweep"):
