@@ -103,10 +103,11 @@ def settings_of(experiment: Experiment) -> dict[str, object]:
 def labels_of(experiments: Sequence[Experiment]) -> list[str]:
     """Short names: the experiment's if they differ, then the algorithm's, then what differs."""
     names = [experiment.experiment.name for experiment in experiments]
-    labels = ["" for _ in names] if len(set(names)) == 1 and len(names) > 1 else names
+    labels = names if len(set(names)) > 1 else ["" for _ in names]
     labels = _told_apart(labels, lambda at: experiments[at].algorithm.name)
     flat = [settings_of(experiment) for experiment in experiments]
-    return _told_apart(labels, lambda at: _what_differs(at, labels, flat))
+    found = _told_apart(labels, lambda at: _what_differs(at, labels, flat))
+    return [label or name for label, name in zip(found, names, strict=True)]
 
 
 def _what_differs(at: int, labels: Sequence[str], flat: Sequence[Settings]) -> str:
@@ -120,7 +121,7 @@ def _told_apart(labels: Sequence[str], word: Callable[[int], str]) -> list[str]:
     out = list(labels)
     for label in set(labels):
         same = [at for at, text in enumerate(labels) if text == label]
-        if len({word(at) for at in same}) > 1 or not label:
+        if len({word(at) for at in same}) > 1:
             for at in same:
                 out[at] = f"{label} {word(at)}".strip()
     return out

@@ -36,6 +36,7 @@ th { text-align: left; font-weight: 600; color: var(--soft); font-size: .8rem;
 th, td { padding: .42rem .8rem .42rem 0; }
 td { border-bottom: 1px solid var(--grid); white-space: nowrap; }
 th.n, td.n { text-align: right; padding: .42rem 0 .42rem .8rem; }
+.n + th:not(.n), .n + td:not(.n) { padding-left: 1.4rem; }
 tbody tr:hover { background: var(--band); }
 .note { color: var(--soft); font-size: .84rem; margin: .7rem 0 0; max-width: 52rem; }
 figure { margin: 0 0 1.4rem; }

@@ -152,7 +152,7 @@ def _look(at: int) -> tuple[str, str]:
 
 def _curves(groups: Sequence[Group]) -> Figure:
     figure = _figure(9.2, 3.9)
-    left, right = figure.subplots(1, 2, sharey=True)
+    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     _panel(left, groups, "Global model", lambda _: GLOBAL)
     _panel(right, groups, "Personal models", lambda group: group.personal)
     left.set_ylabel("accuracy in %")
@@ -165,6 +165,7 @@ def _panel(
 ) -> None:
     axes.set_title(title)
     axes.set_xlabel("round")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     for at, group in enumerate(groups):
         colour, shade = _look(at)
         curve = group.curve(metric(group))

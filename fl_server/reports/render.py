@@ -16,43 +16,49 @@ _LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{"
 
 
 def show(cell: Cell, unit: Unit) -> str:
-    """A cell for people: "84.12 ± 0.31", "12.0 (1/2)"."""
+    """A cell for people: "84.12 ± 0.31", "1.3 ± 0.1 MB", "12 (1/2)"."""
     if cell is None:
         return NOTHING
     if isinstance(cell, str):
         return cell
     if not isinstance(cell, Spread):
-        return _number(cell, unit, whole=isinstance(cell, int))
-    whole = cell.std in (None, 0.0) and cell.mean == int(cell.mean)
-    text = _number(cell.mean, unit, whole=whole)
-    if cell.std is not None and cell.std > 0:
-        text += f" ± {_number(cell.std, unit, whole=False, like=cell.mean)}"
+        return _join(*_parts(cell, unit, cell))
+    value, word = _parts(cell.mean, unit, cell.mean)
+    if cell.std is not None:
+        deviation = _parts(cell.std, unit, cell.mean)[0].lstrip("+")
+        value += f" ± {deviation}" if float(deviation) else ""
+    text = _join(value, word)
     return text if cell.known == cell.of else f"{text} ({cell.known}/{cell.of})"
 
 
-def _number(value: float, unit: Unit, *, whole: bool, like: float | None = None) -> str:
+def _join(value: str, word: str) -> str:
+    return f"{value} {word}".rstrip()
+
+
+def _parts(value: float, unit: Unit, like: float) -> tuple[str, str]:
+    """A number and the word behind it, scaled as another number (`like`) is."""
     match unit:
         case "percent":
-            return f"{100 * value:.2f}"
+            return f"{100 * value:.2f}", ""
         case "bytes":
             return _scaled(value, ("B", "kB", "MB", "GB", "TB"), like)
         case "joules":
             return _scaled(value, ("J", "kJ", "MJ"), like)
         case "seconds":
-            return f"{value:.2f} s" if abs(like or value) < 100 else f"{value:.0f} s"
+            return (f"{value:.2f}" if abs(like) < 100 else f"{value:.0f}"), "s"
         case "count":
-            return f"{value:.0f}" if whole else f"{value:.1f}"
-        case "number" | "text":
-            return f"{value:+.3f}" if unit == "number" else str(value)
+            return (f"{value:.0f}" if value == int(value) else f"{value:.1f}"), ""
+        case "number":
+            return f"{value:+.3f}", ""
+        case "text":
+            return str(value), ""
 
 
-def _scaled(value: float, units: tuple[str, ...], like: float | None) -> str:
-    """With the unit that fits, or that of the number it stands behind (and then without)."""
-    size, at = abs(value if like is None else like), 0
+def _scaled(value: float, units: tuple[str, ...], like: float) -> tuple[str, str]:
+    size, at = abs(like), 0
     while size >= 1000 and at < len(units) - 1:
         size, at = size / 1000, at + 1
-    text = f"{value / 1000**at:.0f}" if at == 0 else f"{value / 1000**at:.1f}"
-    return text if like is not None else f"{text} {units[at]}"
+    return (f"{value:.0f}" if at == 0 else f"{value / 1000**at:.1f}"), units[at]
 
 
 def texts(table: Table) -> list[list[str]]:

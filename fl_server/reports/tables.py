@@ -277,6 +277,6 @@ def runs_table(groups: Sequence[Group]) -> Table:
             for metric in (GLOBAL, group.personal):
                 figure = run.summary.figures.get(metric)
                 cells += [figure.best, figure.best_round] if figure else [None, None]
-            rows.append((*cells, run.digest[:12] or "not finished"))
+            rows.append((*cells, run.digest[:8] or "not finished"))
     note = "The last column begins the digest of the final model: same digest, same bits."
     return Table("runs", "Every run", columns, tuple(rows), note)
