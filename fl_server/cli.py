@@ -16,6 +16,7 @@ from common.errors import UsageError
 from common.experiment_file import load_experiment, write_text
 from common.ids import check_name
 from fl_server import launch
+from fl_server.cli_data import data
 from fl_server.cli_options import (
     broker_options,
     experiment_file,
@@ -27,7 +28,7 @@ from fl_server.cli_report import report
 from fl_server.cli_sweep import sweep
 
 
-@click.group(cls=Commands, commands=[sweep, report])
+@click.group(cls=Commands, commands=[data, report, sweep])
 @version_option()
 def main() -> None:
     """The coordinator side of fedbed: runs federated-learning experiments.
@@ -146,7 +147,7 @@ def simulate(
     Example: fl-server simulate examples/demo.toml --processes 2
     """
     experiment = load_experiment(file, overrides)
-    require_dataset(experiment.data.dataset)
+    launch.require_data(place, experiment)
     store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.simulate(place, store, processes=processes))
 

@@ -64,12 +64,13 @@ def sweep(
         raise UsageError("--lab and --simulate are two places; choose one")
     grid = plan(files, parse_seeds(seeds) if seeds else (), overrides)
     with ExitStack() as stack:
-        if simulation or lab is not None:
-            for name in sorted({planned.experiment.data.dataset for planned in grid}):
-                require_dataset(name)
         if simulation:
+            for planned in grid:
+                launch.require_data(place, planned.experiment)
             runner = simulated(processes)
         elif lab is not None:
+            for name in sorted({planned.experiment.data.dataset for planned in grid}):
+                require_dataset(name)
             runner = stack.enter_context(in_lab(place.runs, grid, boards=lab, workers=workers))
         else:
             address = read_address(broker, credentials)

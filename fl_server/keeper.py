@@ -16,7 +16,7 @@ import msgspec
 
 from common.algorithms.base import Update
 from common.arrays import Arrays, digest
-from common.blueprint import algorithm_of, first_model, shapes_of
+from common.blueprint import algorithm_of, first_model, server_of
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment
 from common.errors import ProtocolError
@@ -26,7 +26,7 @@ from common.storage import write_atomic
 from fl_server.round_state import Close, Open
 from fl_server.store import CheckpointMeta, RunStore
 from fl_server.summary import summarize
-from fl_server.tally import Tally, mean_loss
+from fl_server.tally import Tally, mean_loss, mean_values
 
 Line = dict[str, Any]  # one JSON object of metrics.jsonl
 BY_CLIENT = "by_client"  # in a checkpoint, the line of clients.jsonl goes with that of metrics
@@ -52,7 +52,6 @@ class Keeper:
         self.tally = Tally()
         self._opened = 0
         self._algorithm = algorithm_of(experiment)
-        self._shapes = shapes_of(experiment)
         self._download: tuple[int, bytes] | None = None
         self._metrics = Journal(store.folder / "metrics.jsonl")
         self._written = {line["round"] for line in read_records(self._metrics.path)}
@@ -64,7 +63,8 @@ class Keeper:
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
         found = self.store.load_checkpoint()
         if found is None:
-            state = self._algorithm.server_init(first_model(self.experiment))
+            server = server_of(self.experiment)
+            state = self._algorithm.server_init(server, first_model(self.experiment))
             meta = CheckpointMeta(
                 run=self.store.run, round=0, accepted={}, record={"round": 0}, previous={}
             )
@@ -92,22 +92,37 @@ class Keeper:
         """The blob that boards get in a round."""
         assert number == self._meta.round + 1, "a round downloads what the last one made"
         if self._download is None or self._download[0] != number:
-            arrays = self._algorithm.broadcast(self._state)
             meta = ModelMeta(run=self.store.run, round=number)
-            self._download = (number, encode_tensors(arrays, meta))
+            self._download = (number, encode_tensors(self._broadcast, meta))
         return self._download[1]
+
+    def private_download(self, number: int, client: int) -> bytes | None:
+        """What one selected client gets in a round besides, if the algorithm has that."""
+        if self._algorithm.private is None:
+            return None
+        server = server_of(self.experiment, number=number, download=self._broadcast)
+        arrays = self._algorithm.private(server, self._state, client)
+        return encode_tensors(arrays, ModelMeta(run=self.store.run, round=number))
+
+    @property
+    def _broadcast(self) -> Arrays:
+        return self._algorithm.broadcast(self._state)
 
     @property
     def largest_update(self) -> int:
         """How many bytes an update may have."""
-        return 4 * sum(4 * math.prod(shape) for shape in self._shapes.values()) + 1024 * 1024
+        return 4 * sum(array.nbytes for array in self._expected.values()) + 1024 * 1024
+
+    @property
+    def _expected(self) -> Arrays:
+        return self._algorithm.expects(server_of(self.experiment), self._broadcast)
 
     def accept(self, number: int, client: int, blob: bytes) -> None:
         """Check an update and keep it for good; ProtocolError if it cannot be used."""
         arrays, meta = decode_tensors(blob, UpdateMeta)
         if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
             raise ProtocolError("the update belongs to another client, round or run")
-        check_arrays(arrays, self._shapes)
+        check_arrays(arrays, self._expected)
         if not all(math.isfinite(w) and w > 0 for w in meta.weights.values()):
             raise ProtocolError(f"weights {meta.weights} are not positive numbers")
         if not {name.split(".", 1)[0] for name in arrays} <= meta.weights.keys():
@@ -133,7 +148,8 @@ class Keeper:
         updates = _Updates(self.store, close.number, close.used)
         began = time.monotonic()
         if close.used:
-            self._state = self._algorithm.server_update(self._state, updates)
+            server = server_of(self.experiment, number=close.number, download=self._broadcast)
+            self._state = self._algorithm.server_update(server, self._state, updates)
         metas = updates.metas
         record: Line = {
             "round": close.number,
@@ -142,6 +158,7 @@ class Keeper:
             "clients": list(close.used),
             "dropped": list(close.dropped),
             "samples": sum(meta.samples for meta in metas),
+            **({"values": values} if (values := mean_values(metas)) else {}),
             "seconds": round(seconds, 3),
             "train_seconds": round(sum(self.tally.trained.values()), 3),
             "aggregate_seconds": round(time.monotonic() - began, 3),
@@ -204,8 +221,11 @@ class _Updates(Sequence[Update]):
 
     @property
     def metas(self) -> list[UpdateMeta]:
-        """Metadata of all updates that were looked at."""
-        return [self._metas[client] for client in sorted(self._metas)]
+        """Metadata of all updates."""
+        for at, client in enumerate(self._clients):
+            if client not in self._metas:  # an algorithm need not look at all of them
+                self[at]
+        return [self._metas[client] for client in self._clients]
 
     def __len__(self) -> int:
         return len(self._clients)

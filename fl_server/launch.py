@@ -17,9 +17,11 @@ from typing import Any
 from common.address import Address
 from common.blueprint import participants_of
 from common.config import Experiment
+from common.datasets import require_dataset
 from common.errors import ConfigError, FedbedError, StoreError, UsageError
 from common.ids import check_name
 from common.logs import HUMAN
+from common.shards import has_shards
 from common.storage import FolderLock
 from fl_server.conductor import Fact
 from fl_server.dashboard import (
@@ -57,6 +59,11 @@ class Place:
     style: Style = "screen"
     tensorboard: bool = False
     display: Callable[[str], Screen | Lines] | None = None
+
+    @property
+    def shards(self) -> Path:
+        """Where simulations keep their clients' shards."""
+        return self.runs / ".shards"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +191,18 @@ def read_script(path: Path, boards: int, clients: int) -> Script:
         raise ConfigError(f"{path}: {error}") from error
 
 
+def require_data(place: Place, experiment: Experiment) -> None:
+    """Look for the dataset before a run folder is made, unless its shards are all there."""
+    union, seed = experiment.evaluation.union_samples, experiment.experiment.seed
+    clients = participants_of(experiment)
+    if not has_shards(place.shards, experiment.data, seed, clients, union=union):
+        require_dataset(experiment.data.dataset)
+
+
 def simulate(place: Place, store: RunStore, *, processes: int) -> bool:
     """The run in this process, without a broker."""
     with _at_work(place, store) as work:
-        shards = place.runs / ".shards"
-        Simulation(store, processes=processes, shards=shards, observe=work.observe).run()
+        Simulation(store, processes=processes, shards=place.shards, observe=work.observe).run()
         shutil.rmtree(store.folder / "clients", ignore_errors=True)
     return _conclude(place, work, finished=True, how="")
 

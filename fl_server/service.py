@@ -34,7 +34,7 @@ from common.messages import (
     TrainDetail,
     TrainEnd,
 )
-from common.topics import Packet, packet, parse, subscriptions, unpack, weights_topic
+from common.topics import Packet, packet, parse, server_subscriptions, unpack, weights_topic
 from fl_server import rounds
 from fl_server.conductor import Conductor, Observer, policy_of, resume_state
 from fl_server.keeper import Keeper
@@ -48,6 +48,7 @@ from fl_server.round_state import (
     Stored,
     Strayed,
     Tick,
+    Working,
 )
 from fl_server.store import RunStore
 
@@ -76,6 +77,7 @@ class Coordinator:
         self._said_waiting = -WAITING_SECONDS
         self._problems: dict[str, str] = {}
         self._late: set[tuple[int, int]] = set()
+        self._private_topics: set[str] = set()
         self._held: list[Event] = []  # until nobody objects to our claim
         experiment = store.experiment()
         self._keeper = Keeper(store, experiment)
@@ -99,7 +101,7 @@ class Coordinator:
         self._link = PahoLink(
             address,
             f"{federation}-coordinator-{store.run}",
-            subscriptions(federation, "server"),
+            server_subscriptions(federation),
             self._herald.will,
         )
         self._herald.use(self._link)
@@ -149,6 +151,8 @@ class Coordinator:
         blob = self._keeper.download(self._conductor.policy.rounds + 1)
         for chunk in cut(blob, run=self._store.run, number=0, client=None):
             topic = weights_topic(self._federation, chunk.header.part)
+            self._link.publish(Packet(topic, b"", retain=True))
+        for topic in sorted(self._private_topics):
             self._link.publish(Packet(topic, b"", retain=True))
 
     # what happens
@@ -335,11 +339,23 @@ class Coordinator:
         blob = self._keeper.download(number)
         boards = [b for b in self._conductor.state.boards.values() if b.lost_at is None]
         self._keeper.tally.bytes_down += len(blob) * len(boards)
-        self._link.stream(f"weights {number}", self._packets(number, blob))
+        self._link.stream(f"weights {number}", self._packets(number, blob, None))
+        phase = self._conductor.state.phase
+        for client in phase.selected if isinstance(phase, Working) else ():
+            own = self._keeper.private_download(number, client)
+            if own is not None:
+                self._keeper.tally.bytes_down += len(own)
+                packets = self._packets(number, own, client)
+                self._link.stream(f"weights {number} to {client}", packets)
 
-    def _packets(self, number: int, blob: bytes) -> Iterator[Packet]:
-        for chunk in cut(blob, run=self._store.run, number=number, client=None):
-            yield packet(self._federation, chunk)
+    def _packets(self, number: int, blob: bytes, client: int | None) -> Iterator[Packet]:
+        """The parts of a download: of all clients, or of one."""
+        run = self._store.run
+        for chunk in cut(blob, run=run, number=number, client=client, down=True):
+            ready = packet(self._federation, chunk)
+            if client is not None:
+                self._private_topics.add(ready.topic)
+            yield ready
 
     def publish(self, message: CurrentRound | Selected | TrainEnd) -> None:
         """Publish a message."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from common import VERSION
 from common.config import Experiment
-from common.datasets import load_dataset
 from common.errors import FedbedError
-from common.partition import partition
 from common.storage import disk_errors, write_atomic
+from fl_server.distribution import distribution_of
 from fl_server.reports import compare, tables
 from fl_server.reports.groups import Group, differences, settings_of
 from fl_server.reports.page import Fact, Section, figure, make_page
@@ -23,8 +20,6 @@ from fl_server.reports.reference import Reference
 from fl_server.reports.render import FORMATS, show, to_html
 from fl_server.reports.tables import Cell, Column, Table
 from fl_server.summary import GLOBAL
-
-log = logging.getLogger(__name__)
 
 
 def tables_of(groups: Sequence[Group], reference: Reference | None) -> list[Table]:
@@ -73,14 +68,11 @@ def write_report(
 
 def class_counts(experiment: Experiment) -> tuple[Counts | None, str]:
     """How many samples of each class every client has; None, and why, without the dataset."""
-    data = experiment.data
     try:
-        dataset = load_dataset(data.dataset)
-        parts = partition(data, dataset.labels, experiment.experiment.seed)
+        distribution = distribution_of(experiment)
     except FedbedError as error:
         return None, str(error)
-    rows = [np.bincount(dataset.labels[part], minlength=dataset.classes) for part in parts]
-    return np.array(rows, np.int64), ""
+    return distribution.train + distribution.test, ""
 
 
 def _counts_table(counts: Counts) -> Table:

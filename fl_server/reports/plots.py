@@ -165,7 +165,7 @@ def _panel(
 ) -> None:
     axes.set_title(title)
     axes.set_xlabel("round")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     for at, group in enumerate(groups):
         colour, shade = _look(at)
         curve = group.curve(metric(group))
