@@ -101,12 +101,16 @@ def values(lines: Sequence[Line], name: str) -> list[tuple[int, float]]:
 
 
 def figure(lines: Sequence[Line], name: str) -> Figure | None:
-    """A metric over a run; of equal values the earliest is the best."""
+    """A metric over a run; of equal values the earliest is the best.
+
+    The model before any training is not among the last ten of a short run.
+    """
     found = values(lines, name)
     if not found:
         return None
     number, best = max(found, key=lambda pair: (pair[1], -pair[0]))
-    recent = [value for _, value in found[-RECENT:]]
+    trained = [value for number, value in found if number > 0] or [found[-1][1]]
+    recent = trained[-RECENT:]
     return Figure(
         best=best,
         best_round=number,

@@ -14,7 +14,7 @@ def comparison(groups: Sequence[Group], reference: Reference) -> Table:
     columns = [Column("row")]
     for name in reference.columns:
         columns += [Column(f"{name}: reference", "percent"), Column("ours", "percent")]
-        columns.append(Column("difference", "number"))
+        columns.append(Column("difference", "points"))
     rows: list[tuple[Cell, ...]] = []
     for row, numbers in reference.rows.items():
         mine: list[Group | None] = [g for g in groups if _matches(g, reference.match, row)]

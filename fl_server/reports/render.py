@@ -50,6 +50,8 @@ def _parts(value: float, unit: Unit, like: float) -> tuple[str, str]:
             return (f"{value:.0f}" if value == int(value) else f"{value:.1f}"), ""
         case "number":
             return f"{value:+.3f}", ""
+        case "points":
+            return f"{value:+.2f}", ""
         case "text":
             return str(value), ""
 

@@ -21,8 +21,6 @@ WIDEST = 400
 def print_table(table: Table) -> None:
     """One table and what its numbers are; it is as wide as it needs to be, nothing is cut."""
     drawn = Drawn(
-        title=Text(table.title, style="bold"),
-        title_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 1),
         pad_edge=False,
@@ -38,6 +36,7 @@ def print_table(table: Table) -> None:
     needed = wide.measure(drawn).maximum
     width = max(Console().width, min(needed, WIDEST))
     console = Console(highlight=False, markup=False, width=width)
+    console.print(Text(table.title, style="bold"))
     console.print(drawn)
     if table.note:
         console.print(Padding(Text(table.note, style="dim"), (0, 0, 1, 1)), width=80)

@@ -11,7 +11,9 @@ from fl_server.reports.runs import RunData
 from fl_server.reports.timing import FAULTS, BoardTimes, board_times, faults, mean
 from fl_server.summary import GLOBAL, Reach
 
-Unit: TypeAlias = Literal["text", "percent", "count", "number", "bytes", "seconds", "joules"]
+Unit: TypeAlias = Literal[
+    "text", "percent", "count", "number", "points", "bytes", "seconds", "joules"
+]
 Cell: TypeAlias = str | int | float | Spread | None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from fl_server.sweeps.pace import Pace
 LAB = ".lab"
 
 Runner: TypeAlias = Callable[[launch.Place, RunStore], bool]  # False: interrupted
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,13 @@ def run_all(place: launch.Place, grid: Sequence[Planned], run: Runner) -> Outcom
             return _outcome(place, finished, failed, interrupted=True)
         except FedbedError as error:
             failed[planned.name] = str(error)
-            board.say(f"{planned.name} failed: {error}")
+        except Exception as error:  # somebody's own algorithm or model must not end the sweep
+            log.exception("run %s", planned.name)
+            failed[planned.name] = f"{type(error).__name__}: {error}"
         else:
             finished.append(planned)
+        if planned.name in failed:
+            board.say(f"{planned.name} failed: {failed[planned.name]}")
         board.count(ok=planned.name not in failed)
     board.say(f"sweep: {board.where()}")
     return _outcome(place, finished, failed, interrupted=False)
