@@ -45,7 +45,7 @@ def report(
 
     \b
     Example: fl-server report demo-1 demo-2
-    Example: fl-server report runs/table6-* --compare examples/references/fedreg-table6.toml -o report
+    Example: fl-server report runs/table6-* --compare paper.toml -o report
     """
     folders = find_folders(names, runs)
     thresholds = _parse_accuracies(accuracy) if accuracy else None

@@ -146,7 +146,7 @@ def run_in(testbed: Lab, place: Place, store: RunStore) -> bool:
     """A run on the boards of a lab that stays; False if it was interrupted."""
     with _at_work(place, store) as work:
         finished = _coordinate(testbed, store, work)
-    return _conclude(place, work, finished=finished, how="the same command")
+    return _conclude(place, work, finished=finished, how="the same command again")
 
 
 def check_boards(folder: Path, clients: Sequence[int], boards: int) -> None:
@@ -285,7 +285,8 @@ def _conclude(place: Place, work: _Work, *, finished: bool, how: str) -> bool:
     display = work.display
     if not finished:
         log.info("interrupted")
-        display.say(f"stopped; nothing is lost. Go on with: {how}")
+        if place.display is None:
+            display.say(f"stopped; nothing is lost. Go on with: {how}")
     elif place.display is None and place.style in ("screen", "plain"):
         show_summary(display.view)
     return finished

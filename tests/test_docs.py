@@ -55,7 +55,10 @@ def test_every_command_in_the_docs_exists(command: str, sub: str) -> None:
 
 def test_every_option_in_the_docs_exists() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
-    used = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text)) - {"seed"}  # of tests.chaos
+    used = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text)) - {
+        "seed",
+        "logdir",
+    }  # of tests.chaos, tensorboard
     known = {
         option.lstrip("-")
         for group in GROUPS.values()
