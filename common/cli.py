@@ -57,6 +57,7 @@ def set_up_logging(verbosity: int, form: str = "human") -> None:
     level = {-1: logging.WARNING, 0: logging.INFO}.get(verbosity, logging.DEBUG)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(make_formatter(form, sys.stderr, os.environ))
+    handler.setLevel(level)
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level)
