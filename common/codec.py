@@ -16,6 +16,8 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from common.arrays import Array, Arrays
+from common.config import Encoding
+from common.encodings import packed, unpacked
 from common.errors import ProtocolError, VersionError
 from common.messages import (
     PROTOCOL,
@@ -103,28 +105,34 @@ class UpdateMeta(Wire, frozen=True, kw_only=True):
     values: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
 
 
-class _Stamp(Wire, frozen=True, kw_only=True):
+class _Stamp(Wire, frozen=True, kw_only=True, omit_defaults=True):
     encoding: Text
     meta: msgspec.Raw
+    scales: dict[str, float] = msgspec.field(default_factory=dict)
 
 
-def encode_tensors(arrays: Arrays, meta: Wire) -> bytes:
+def encode_tensors(arrays: Arrays, meta: Wire, encoding: Encoding = "float32") -> bytes:
     """Named arrays and their metadata as one safetensors blob; same input, same bytes."""
-    stamp = _Stamp(encoding="float32", meta=msgspec.Raw(msgspec.json.encode(meta)))
-    solid = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    small, scales = packed(arrays, encoding)
+    text = msgspec.Raw(msgspec.json.encode(meta))
+    stamp = _Stamp(encoding=encoding, meta=text, scales=dict(sorted(scales.items())))
+    solid = {name: np.asarray(array, order="C") for name, array in small.items()}
     return safetensors.numpy.save(solid, {_META: msgspec.json.encode(stamp).decode()})
 
 
-def decode_tensors(data: bytes, kind: type[W]) -> tuple[dict[str, Array], W]:
+def decode_tensors(
+    data: bytes, kind: type[W], encoding: Encoding = "float32"
+) -> tuple[dict[str, Array], W]:
     """A safetensors blob as named, read-only arrays and their metadata."""
     stamp = _read_stamp(data)
-    if stamp.encoding != "float32":
-        raise ProtocolError(f"encoding {stamp.encoding!r} is not known; expected 'float32'")
+    if stamp.encoding != encoding:
+        raise ProtocolError(f"encoding is {stamp.encoding[:40]!r}; expected {encoding!r}")
     try:
         meta = msgspec.json.decode(stamp.meta, type=kind)
         arrays = safetensors.numpy.load(data)
     except (msgspec.DecodeError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise ProtocolError(f"not a valid tensor blob: {error}") from error
+    arrays = unpacked(arrays, encoding, stamp.scales)
     for array in arrays.values():
         array.flags.writeable = False
     return arrays, meta

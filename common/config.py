@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 Positive = Annotated[int, Meta(ge=1)]
+Encoding = Literal["float32", "float16", "int8"]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -314,6 +315,18 @@ class EvaluationSection(Section, frozen=True, kw_only=True):
     ] = 0.95
 
 
+class CommunicationSection(Section, frozen=True, kw_only=True):
+    """How models and updates travel."""
+
+    encoding: Annotated[
+        Encoding,
+        Meta(
+            description='"float32" (exact), "float16" (half the bytes) or "int8" (a quarter), '
+            "for models to the boards and updates back."
+        ),
+    ] = "float32"
+
+
 class Experiment(Section, frozen=True, kw_only=True):
     """One experiment, complete: every key that the user left out has its default."""
 
@@ -325,3 +338,4 @@ class Experiment(Section, frozen=True, kw_only=True):
     selection: SelectionSection = SelectionSection()
     aggregation: AggregationSection = AggregationSection()
     evaluation: EvaluationSection = EvaluationSection()
+    communication: CommunicationSection = CommunicationSection()

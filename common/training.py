@@ -20,11 +20,13 @@ from common.algorithms.base import MODEL, After, Extra, Loss, Net
 from common.arrays import part_of
 from common.chance import torch_chance_from
 from common.config import TrainingSection
+from common.device import device
 from common.optimizers import Optimizer, Tensors, build_optimizer, clipped, learning_rate
 from common.samples import Images, Samples
 from common.whole import Whole
 
 FEATURE_BATCH = 100
+NORMALISED_AT_ONCE = 16 * 1024 * 1024  # values; as float32 they take 64 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +101,19 @@ class _Stepper:
         self._net = net
         self._parameters = parameters
         self._tensors = tuple(parameters.values())
-        self._labels = torch.tensor(samples.labels)
+        self._labels = torch.tensor(samples.labels, device=device())
         self._settings = settings
         self._plan = plan
         self._loss = _cross_entropy if plan.loss is None else plan.loss
         self._inputs = _reader(net, samples, plan)
-        if self._inputs.features is not None:
+        if self._inputs.are_features:
             self._loss = _cross_entropy_of_features
         self._optimizers = _optimizers(parameters, settings, plan, number)
 
     def do(self, batches: Sequence[npt.NDArray[np.int64]]) -> float:
         """One step for each batch; the mean loss of their samples."""
         losses = [self._step(batch) for batch in batches]
+        # looked at after the last step only, for every look at a number waits for it
         counted = [
             (loss.item(), len(batch))
             for loss, batch in zip(losses, batches, strict=True)
@@ -120,8 +123,9 @@ class _Stepper:
         return sum(loss * size for loss, size in counted) / total if total else math.nan
 
     def _step(self, batch: npt.NDArray[np.int64]) -> Tensor | None:
-        index = torch.from_numpy(batch)
-        loss = self._loss(self._net, self._inputs.batch(batch), self._labels[index])
+        index = torch.from_numpy(batch).to(self._labels.device)
+        labels = self._labels.index_select(0, index)
+        loss = self._loss(self._net, self._inputs.batch(index), labels)
         if loss is None:
             return None
         gradients = torch.autograd.grad(loss, self._tensors)
@@ -144,26 +148,28 @@ class _Reader:
     """Where the inputs of a batch come from: images, or the features a frozen base makes."""
 
     images: Images
-    features: Tensor | None
+    values: Tensor | None  # all inputs, if memory allows
+    are_features: bool = False
 
-    def batch(self, batch: npt.NDArray[np.int64]) -> Tensor:
-        if self.features is not None:
-            return self.features[torch.from_numpy(batch)]
-        return normalised(self.images[batch])
+    def batch(self, index: Tensor) -> Tensor:
+        if self.values is not None:
+            return self.values.index_select(0, index)
+        return normalised(self.images[index.cpu().numpy()])
 
 
 def _reader(net: Whole, samples: Samples, plan: Plan) -> _Reader:
     """With a base that stays as it is, its features are computed once instead of every pass."""
     frozen = plan.loss is None and plan.only == ("head",) and net.has_fixed_features
     if not frozen:
-        return _Reader(samples.images, None)
+        few = samples.images.size <= NORMALISED_AT_ONCE
+        return _Reader(samples.images, normalised(samples.images) if few else None)
     base = net.part("base")
     with torch.no_grad():
         features = [
             base(normalised(samples.images[start : start + FEATURE_BATCH]))
             for start in range(0, len(samples), FEATURE_BATCH)
         ]
-    return _Reader(samples.images, torch.cat(features))
+    return _Reader(samples.images, torch.cat(features), are_features=True)
 
 
 def _cross_entropy(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
@@ -197,7 +203,7 @@ def count_correct(
     predict: Callable[[Tensor], Tensor], samples: Samples, batch: int = 100
 ) -> int:
     """How many samples have their largest logit at their own class."""
-    labels = torch.tensor(samples.labels)
+    labels = torch.tensor(samples.labels, device=device())
     correct = 0
     with torch.inference_mode():
         for start in range(0, len(samples), batch):
@@ -209,7 +215,7 @@ def count_correct(
 
 def mean_loss(net: Whole, samples: Samples, batch: int = 100) -> float:
     """Mean cross-entropy of the model over some samples."""
-    labels, total = torch.tensor(samples.labels), 0.0
+    labels, total = torch.tensor(samples.labels, device=device()), 0.0
     with torch.inference_mode():
         for start in range(0, len(samples), batch):
             part = slice(start, start + batch)
@@ -220,7 +226,8 @@ def mean_loss(net: Whole, samples: Samples, batch: int = 100) -> float:
 
 def normalised(images: Images) -> Tensor:
     """Bytes 0..255 as float32 between -1 and 1, in memory of their own."""
-    return torch.tensor(images, dtype=torch.float32).div_(255).sub_(0.5).div_(0.5)
+    values = torch.tensor(images, dtype=torch.float32, device=device())
+    return values.div_(255).sub_(0.5).div_(0.5)
 
 
 def use_one_thread() -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from common.arrays import Arrays, part_of
+from common.device import device
 from common.networks import Network
 
 _CHANGES_IN_TRAINING = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
@@ -40,7 +41,7 @@ class Whole(nn.Module):
                 self.add_module(name, copy.deepcopy(network.get_submodule(part)))
         for name, array in arrays.items():
             if part_of(name) not in {"base", "head", *copies}:
-                _put(self, name, nn.Parameter(torch.zeros(array.shape)))
+                _put(self, name, nn.Parameter(torch.zeros(array.shape, device=device())))
         self.has_norm = any(
             isinstance(m, nn.modules.batchnorm._NormBase) for m in self.modules()
         )

@@ -34,6 +34,8 @@ from common.blueprint import (
 )
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment, TrainingSection
+from common.device import device
+from common.encodings import difference
 from common.messages import ClientMetrics, Count, Stage
 from common.networks import Network, extract, load
 from common.optimizers import learning_rate
@@ -101,9 +103,10 @@ class Workbench:
         weights = self._weights(Path(order.download))
         bench = self._client(client, number, progress)
         state = self._state(bench, order.base, weights)
+        download = weights
         if order.private:
-            weights = {**weights, **_read(Path(order.private))}
-        trained = self.algorithm.client_update(bench, state, weights)
+            download = {**weights, **self._read(Path(order.private))}
+        trained = self.algorithm.client_update(bench, state, download)
         counts = None
         if "L2" in self.experiment.evaluation.stages:
             counts = _count(trained.personal, bench.shard)
@@ -117,7 +120,10 @@ class Workbench:
             loss=trained.loss,
             values=dict(trained.values),
         )
-        update = encode_tensors(trained.arrays, meta)
+        encoding, arrays = self.experiment.communication.encoding, trained.arrays
+        if encoding != "float32":
+            arrays = difference(arrays, weights)
+        update = encode_tensors(arrays, meta, encoding)
         self._steps.write(client, number, state=trained.state, update=update, counts=counts)
         return TurnResult(trained.loss, bench.samples, len(update))
 
@@ -156,10 +162,14 @@ class Workbench:
     def _weights(self, download: Path) -> Arrays:
         if self._download is None or self._download[0] != download:
             self._download = None
-            arrays = _read(download)
+            arrays = self._read(download)
             check_arrays(arrays, self._like)
             self._download = (download, arrays)
         return self._download[1]
+
+    def _read(self, download: Path) -> dict[str, Array]:
+        encoding = self.experiment.communication.encoding
+        return decode_tensors(download.read_bytes(), ModelMeta, encoding)[0]
 
     def net(self, arrays: Arrays) -> Whole:
         """The one network in memory (and what the algorithm adds to it) with these arrays."""
@@ -261,7 +271,7 @@ class _BenchClient:
         return LocalModel(self._bench.trained(net), stats.loss, stats.steps)
 
     def tensors(self, arrays: Arrays) -> dict[str, Tensor]:
-        return {name: torch.tensor(array) for name, array in arrays.items()}
+        return {name: torch.tensor(array, device=device()) for name, array in arrays.items()}
 
     def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
         if logits is None:
@@ -274,12 +284,8 @@ class _BenchClient:
 
 def _network(experiment: Experiment) -> nn.Module:
     if has_user_model(experiment):
-        return user_model(experiment)
-    return Network(spec_of(experiment))
-
-
-def _read(download: Path) -> dict[str, Array]:
-    return decode_tensors(download.read_bytes(), ModelMeta)[0]
+        return user_model(experiment).to(device())
+    return Network(spec_of(experiment)).to(device())
 
 
 def _count(predictor: Predictor, shard: Shard) -> Count:

@@ -14,6 +14,7 @@ from common.cli import Commands, log_options, set_up_logging, version_option
 from common.credentials import read_address
 from common.ids import check_name, parse_ids
 from common.storage import FolderLock
+from fl_client.capacity import usual_workers
 from fl_client.identity import next_identity
 from fl_client.service import Daemon, Settings, check_broker
 
@@ -36,8 +37,9 @@ def main() -> None:
               help="The clients to simulate, such as 0,1,2 or 0-9.")  # fmt: skip
 @click.option("--state", type=click.Path(path_type=Path), metavar="DIR",
               help="Where state is kept.  [default: ~/.local/state/fedbed/BOARD]")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
-              help="Training processes that work side by side.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(1, 64),
+              help="Training processes that work side by side.  [default: one per core, as far "
+              "as memory and clients reach]")  # fmt: skip
 @click.option(
     "--federation", default="fl", show_default=True, help="First level of all topics."
 )
@@ -49,7 +51,7 @@ def run(
     board: str | None,
     clients: str,
     state: Path | None,
-    workers: int,
+    workers: int | None,
     federation: str,
     credentials: Path | None,
     verbose: int,
@@ -66,13 +68,14 @@ def run(
     """
     set_up_logging(-1 if quiet else verbose, log_format)
     name = check_name(board or _host_name(), "--board")
+    ids = parse_ids(clients)
     settings = Settings(
         address=read_address(broker, credentials),
         board=name,
-        clients=parse_ids(clients),
+        clients=ids,
         state=(state or _default_state() / name).absolute(),
         federation=check_name(federation, "--federation"),
-        workers=workers,
+        workers=workers or usual_workers(len(ids)),
     )
     with FolderLock(settings.state, f"the daemon of board {name!r}"):
         daemon = Daemon(settings, next_identity(settings.state))

@@ -15,10 +15,11 @@ from typing import Any, overload
 import msgspec
 
 from common.algorithms.base import Update
-from common.arrays import Arrays, digest
+from common.arrays import Array, Arrays, digest
 from common.blueprint import algorithm_of, first_model, server_of
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment
+from common.encodings import restored
 from common.errors import ProtocolError
 from common.journal import Journal, read_records
 from common.messages import ClientMetrics
@@ -53,6 +54,7 @@ class Keeper:
         self._opened = 0
         self._algorithm = algorithm_of(experiment)
         self._download: tuple[int, bytes] | None = None
+        self._base: tuple[int, Arrays] | None = None
         self._metrics = Journal(store.folder / "metrics.jsonl")
         self._written = {line["round"] for line in read_records(self._metrics.path)}
         self._clients = Journal(store.folder / "clients.jsonl")
@@ -93,20 +95,39 @@ class Keeper:
         assert number == self._meta.round + 1, "a round downloads what the last one made"
         if self._download is None or self._download[0] != number:
             meta = ModelMeta(run=self.store.run, round=number)
-            self._download = (number, encode_tensors(self._broadcast, meta))
+            encoding = self.experiment.communication.encoding
+            self._download = (number, encode_tensors(self._broadcast, meta, encoding))
         return self._download[1]
 
     def private_download(self, number: int, client: int) -> bytes | None:
         """What one selected client gets in a round besides, if the algorithm has that."""
         if self._algorithm.private is None:
             return None
-        server = server_of(self.experiment, number=number, download=self._broadcast)
+        server = server_of(self.experiment, number=number, download=self._sent(number))
         arrays = self._algorithm.private(server, self._state, client)
-        return encode_tensors(arrays, ModelMeta(run=self.store.run, round=number))
+        meta = ModelMeta(run=self.store.run, round=number)
+        return encode_tensors(arrays, meta, self.experiment.communication.encoding)
 
     @property
     def _broadcast(self) -> Arrays:
         return self._algorithm.broadcast(self._state)
+
+    def _sent(self, number: int) -> Arrays:
+        """The download of a round as its clients see it, which may have lost something."""
+        encoding = self.experiment.communication.encoding
+        if encoding == "float32":
+            return self._broadcast
+        if self._base is None or self._base[0] != number:
+            self._base = (number, decode_tensors(self.download(number), ModelMeta, encoding)[0])
+        return self._base[1]
+
+    def decode_update(self, number: int, blob: bytes) -> tuple[dict[str, Array], UpdateMeta]:
+        """An update of the open round; if its encoding loses something, it is a difference."""
+        encoding = self.experiment.communication.encoding
+        arrays, meta = decode_tensors(blob, UpdateMeta, encoding)
+        if encoding != "float32":
+            arrays = restored(arrays, self._sent(number))
+        return arrays, meta
 
     @property
     def largest_update(self) -> int:
@@ -119,7 +140,7 @@ class Keeper:
 
     def accept(self, number: int, client: int, blob: bytes) -> None:
         """Check an update and keep it for good; ProtocolError if it cannot be used."""
-        arrays, meta = decode_tensors(blob, UpdateMeta)
+        arrays, meta = self.decode_update(number, blob)
         if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
             raise ProtocolError("the update belongs to another client, round or run")
         check_arrays(arrays, self._expected)
@@ -145,10 +166,12 @@ class Keeper:
         return line
 
     def _aggregate(self, close: Close, seconds: float, line: Line) -> None:
-        updates = _Updates(self.store, close.number, close.used)
+        updates = _Updates(self, close.number, close.used)
         began = time.monotonic()
         if close.used:
-            server = server_of(self.experiment, number=close.number, download=self._broadcast)
+            server = server_of(
+                self.experiment, number=close.number, download=self._sent(close.number)
+            )
             self._state = self._algorithm.server_update(server, self._state, updates)
         metas = updates.metas
         record: Line = {
@@ -213,8 +236,8 @@ class Keeper:
 class _Updates(Sequence[Update]):
     """The updates of a round in ascending order of client id, loaded one at a time."""
 
-    def __init__(self, store: RunStore, number: int, clients: Sequence[int]) -> None:
-        self._store = store
+    def __init__(self, keeper: Keeper, number: int, clients: Sequence[int]) -> None:
+        self._keeper = keeper
         self._number = number
         self._clients = sorted(clients)
         self._metas: dict[int, UpdateMeta] = {}
@@ -238,7 +261,8 @@ class _Updates(Sequence[Update]):
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
         client = self._clients[index]
-        arrays, meta = self._store.load_update(self._number, client)
+        blob = self._keeper.store.load_update(self._number, client)
+        arrays, meta = self._keeper.decode_update(self._number, blob)
         self._metas[client] = meta
         return Update(client, arrays, meta.weights)
 

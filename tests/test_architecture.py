@@ -24,6 +24,7 @@ PURE = (
     "common/augment.py",
     "common/autoaugment.py",
     "common/codec.py",
+    "common/encodings.py",
     "common/ids.py",
     "common/image_ops.py",
     "common/messages.py",
