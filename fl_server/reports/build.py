@@ -100,7 +100,7 @@ def _facts(groups: Sequence[Group]) -> list[Fact]:
     sent = sum(cost.bytes_up + cost.bytes_down for cost in costs)
     facts.append(Fact("sent and received", show(float(sent), "bytes"), "all runs, both ways"))
     hours = sum(cost.seconds for cost in costs) / 3600
-    facts.append(Fact("in rounds", _duration(hours), "all runs"))
+    facts.append(Fact("time in rounds", _duration(hours), "all runs"))
     return facts
 
 
