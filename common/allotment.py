@@ -139,12 +139,6 @@ def _with_shared(
 ) -> tuple[Indices, ...]:
     """The training samples of each client, and behind them those it got of the shared ones."""
     count = int(data.share_given * len(shared) + 1e-9)
-    log.warning(
-        "data.share: each client gets %d of %d samples that may be other clients'; "
-        "they leave their owners",
-        count,
-        len(shared),
-    )
     enriched = []
     for client, ours in enumerate(train):
         given = generator(seed, "share", client).choice(shared, count, replace=False)

@@ -51,6 +51,11 @@ def buffers_of(experiment: Experiment) -> frozenset[str]:
     return frozenset(name for name, _ in user_model(experiment).named_buffers())
 
 
+def keeps_state(experiment: Experiment) -> bool:
+    """Whether clients keep anything between rounds."""
+    return algorithm_of(experiment).stateful or experiment.training.optimizer_state == "keep"
+
+
 def spec_of(experiment: Experiment) -> ModelSpec:
     """The model an experiment trains, if it is one of ours."""
     info, model = dataset_info(experiment.data.dataset), experiment.model

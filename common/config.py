@@ -78,6 +78,21 @@ class ModelSection(Section, frozen=True, kw_only=True):
             '"package.module:function".'
         ),
     ] = "convnet"
+    init_weights: Annotated[
+        str,
+        Meta(
+            description="File with trained weights to start from, such as the "
+            "model.safetensors of another run; what does not fit is drawn as usual."
+        ),
+    ] = ""
+    warm_up: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Epochs that the server trains on the shared samples before round 1 "
+            "(needs data.share).",
+        ),
+    ] = 0
     head_depth: Annotated[
         int,
         Meta(
@@ -100,6 +115,28 @@ class ModelSection(Section, frozen=True, kw_only=True):
         Literal["after", "between"],
         Meta(description='Pooling "after" or "between" the convolutions (only "s2cnn").'),
     ] = "after"
+
+
+class CentralSection(Section, frozen=True, kw_only=True):
+    """How `fl-server central` trains on the samples of all clients together."""
+
+    epochs: Annotated[int, Meta(ge=1, description="Passes over all training samples.")] = 20
+    schedule: Annotated[
+        Literal["cosine", "constant"],
+        Meta(description="Learning rate: falling to 0 along a cosine, or always the same."),
+    ] = "cosine"
+    augment: Annotated[
+        bool, Meta(description="Random crops and flips of the images, anew in every epoch.")
+    ] = False
+    validation: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="Share of the training samples that chooses the best epoch instead of "
+            "training; 0 = the last epoch counts.",
+        ),
+    ] = 0.0
 
 
 class DataSection(Section, frozen=True, kw_only=True):
@@ -198,7 +235,7 @@ class TrainingSection(Section, frozen=True, kw_only=True):
     batch_size: Annotated[int, Meta(ge=1, description="Samples per step.")] = 20
     optimizer: Annotated[
         Literal["sgd", "adam"],
-        Meta(description='"sgd" or "adam"; both start anew in every training.'),
+        Meta(description='"sgd" or "adam".'),
     ] = "sgd"
     learning_rate: Annotated[float, Meta(gt=0, description="Step size of the optimizer.")] = (
         0.01
@@ -208,6 +245,13 @@ class TrainingSection(Section, frozen=True, kw_only=True):
         Meta(gt=0, le=1, description="Factor on the learning rate after every round."),
     ] = 1.0
     momentum: Annotated[float, Meta(ge=0, lt=1, description='Momentum (only "sgd").')] = 0.9
+    optimizer_state: Annotated[
+        Literal["reset", "keep"],
+        Meta(
+            description='"reset": the optimizer starts anew in every training; "keep": each '
+            "client goes on with its momentum, as if the model had not been exchanged."
+        ),
+    ] = "reset"
     weight_decay: Annotated[float, Meta(ge=0, description="L2 penalty on the parameters.")] = (
         0.0
     )
@@ -339,3 +383,4 @@ class Experiment(Section, frozen=True, kw_only=True):
     aggregation: AggregationSection = AggregationSection()
     evaluation: EvaluationSection = EvaluationSection()
     communication: CommunicationSection = CommunicationSection()
+    central: CentralSection = CentralSection()

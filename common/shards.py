@@ -203,6 +203,11 @@ def _make(
 ) -> None:
     dataset = load_dataset(data.dataset)
     allotment = allotment_of(data, dataset, seed)
+    if data.share:
+        log.warning(
+            "data.share: %d samples leave their owners, and each client gets some of them",
+            len(allotment.shared),
+        )
     common: dict[str, Array] = {"sizes": allotment.sizes()}
     if union:
         indices = union_of(allotment, dataset.labels, union, seed)

@@ -26,9 +26,10 @@ from fl_server.cli_options import (
 )
 from fl_server.cli_report import report
 from fl_server.cli_sweep import sweep
+from fl_server.cli_train import algorithms, central
 
 
-@click.group(cls=Commands, commands=[data, report, sweep])
+@click.group(cls=Commands, commands=[data, central, algorithms, report, sweep])
 @version_option()
 def main() -> None:
     """The coordinator side of fedbed: runs federated-learning experiments.

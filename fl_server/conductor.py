@@ -93,6 +93,8 @@ class Conductor:
             participants=len(self.policy.participants),
             incarnation=self.state.incarnation,
         )
+        for text in self.keeper.notes:
+            self.tell("start", text=text)
 
     def note_trained(self, info: Info) -> None:
         """How long a training of this round took, and where; each counts once."""

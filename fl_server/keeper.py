@@ -16,7 +16,7 @@ import msgspec
 
 from common.algorithms.base import Update
 from common.arrays import Array, Arrays, digest
-from common.blueprint import algorithm_of, first_model, server_of
+from common.blueprint import algorithm_of, server_of
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment
 from common.encodings import restored
@@ -25,6 +25,7 @@ from common.journal import Journal, read_records
 from common.messages import ClientMetrics
 from common.storage import write_atomic
 from fl_server.round_state import Close, Open
+from fl_server.start import starting_model
 from fl_server.store import CheckpointMeta, RunStore
 from fl_server.summary import summarize
 from fl_server.tally import Tally, mean_loss, mean_values
@@ -51,6 +52,7 @@ class Keeper:
         self.store = store
         self.experiment = experiment
         self.tally = Tally()
+        self.notes: tuple[str, ...] = ()  # about the first model
         self._opened = 0
         self._algorithm = algorithm_of(experiment)
         self._download: tuple[int, bytes] | None = None
@@ -65,8 +67,9 @@ class Keeper:
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
         found = self.store.load_checkpoint()
         if found is None:
-            server = server_of(self.experiment)
-            state = self._algorithm.server_init(server, first_model(self.experiment))
+            start = starting_model(self.experiment, self.store.folder)
+            self.notes = start.notes
+            state = self._algorithm.server_init(server_of(self.experiment), start.model)
             meta = CheckpointMeta(
                 run=self.store.run, round=0, accepted={}, record={"round": 0}, previous={}
             )

@@ -38,6 +38,7 @@ from fl_server.faulty_lab import FaultyLab, recoveries
 from fl_server.lab import Lab, share_out
 from fl_server.service import Coordinator, say_end_again
 from fl_server.simulate import Simulation
+from fl_server.start import check_start
 from fl_server.store import RunStore, create_run, free_name, has_run
 
 if sys.version_info >= (3, 11):
@@ -84,6 +85,7 @@ def find_or_create(place: Place, experiment: Experiment, name: str | None) -> Ru
     wanted = name or free_name(place.runs, experiment.experiment.name)
     check_name(wanted, "--run")
     if not has_run(place.runs, wanted):
+        check_start(experiment)
         return create_run(place.runs, wanted, experiment)
     store = RunStore(place.runs / wanted)
     if store.finished:

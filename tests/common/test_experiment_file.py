@@ -82,7 +82,7 @@ def test_what_stands_in_the_file_counts(tmp_path: Path) -> None:
 
 SECTIONS = (
     "expected one of experiment, algorithm, model, data, training, selection, aggregation, "
-    "evaluation, communication"
+    "evaluation, communication, central"
 )
 
 WRONG = [
