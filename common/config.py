@@ -359,6 +359,21 @@ class EvaluationSection(Section, frozen=True, kw_only=True):
             "the same for all, to test its own model on; 0 = none.",
         ),
     ] = 0
+    union_every: Annotated[
+        int, Meta(ge=1, description="Test on those samples after every n-th round.")
+    ] = 10
+    personal_stage: Annotated[
+        Literal["L1", "L2"],
+        Meta(description="The stage that summaries and reports call the personal accuracy."),
+    ] = "L1"
+    epsilon: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="rho counts the clients whose personal accuracy is above this.",
+        ),
+    ] = 0.95
 
 
 class CommunicationSection(Section, frozen=True, kw_only=True):

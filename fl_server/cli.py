@@ -24,10 +24,12 @@ from fl_server.cli_options import (
     place_options,
     run_option,
 )
+from fl_server.cli_report import report
+from fl_server.cli_sweep import sweep
 from fl_server.cli_train import algorithms, central
 
 
-@click.group(cls=Commands, commands=[data, central, algorithms])
+@click.group(cls=Commands, commands=[data, central, algorithms, report, sweep])
 @version_option()
 def main() -> None:
     """The coordinator side of fedbed: runs federated-learning experiments.
@@ -50,8 +52,7 @@ def run(
     credentials: Path | None,
     federation: str,
     name: str | None,
-    runs: Path,
-    plain: bool,
+    place: launch.Place,
 ) -> None:
     """Run an experiment on the boards that are connected to a broker.
 
@@ -62,7 +63,6 @@ def run(
     address = read_address(broker, credentials)
     check_name(federation, "--federation")
     probe(address)  # before a run folder is made
-    place = launch.Place(runs, plain)
     store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.run(place, store, address, federation))
 
@@ -79,15 +79,13 @@ def resume(
     broker: str,
     credentials: Path | None,
     federation: str,
-    runs: Path,
-    plain: bool,
+    place: launch.Place,
 ) -> None:
     """Go on with a run that was interrupted, killed or unplugged.
 
     \b
     Example: fl-server resume demo-3 --broker 192.168.1.10
     """
-    place = launch.Place(runs, plain)
     store = launch.find_run(place, Path(name).name)
     address = read_address(broker, credentials)
     check_name(federation, "--federation")
@@ -113,8 +111,7 @@ def lab(
     workers: int,
     faults: Path | None,
     name: str | None,
-    runs: Path,
-    plain: bool,
+    place: launch.Place,
 ) -> None:
     """Run an experiment on this machine: a private broker, boards as processes, and all.
 
@@ -125,7 +122,6 @@ def lab(
     experiment = load_experiment(file, overrides)
     require_dataset(experiment.data.dataset)
     script = launch.read_script(faults, boards, experiment.data.clients) if faults else None
-    place = launch.Place(runs, plain)
     store = launch.find_or_create(place, experiment, name)
     if script is not None:
         _exit(finished=launch.faulty_lab(store, script, boards=boards, workers=workers))
@@ -144,8 +140,7 @@ def simulate(
     overrides: tuple[str, ...],
     processes: int,
     name: str | None,
-    runs: Path,
-    plain: bool,
+    place: launch.Place,
 ) -> None:
     """Run an experiment without a broker; gives the same bits as over the wire.
 
@@ -153,7 +148,6 @@ def simulate(
     Example: fl-server simulate examples/demo.toml --processes 2
     """
     experiment = load_experiment(file, overrides)
-    place = launch.Place(runs, plain)
     launch.require_data(place, experiment)
     store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.simulate(place, store, processes=processes))

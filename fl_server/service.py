@@ -243,6 +243,7 @@ class Coordinator:
         self._keeper.tally.bytes_up += size
         if isinstance(message, Info):
             self._conductor.tell("info", keep=False, **msgspec.to_builtins(message))
+            self._conductor.note_trained(message)
         self._feed(Heard(message, now))
 
     def _take_chunk(self, topic: str, chunk: Chunk, now: float) -> None:

@@ -42,6 +42,7 @@ PURE = (
     "fl_server/round_state.py",
     "fl_server/rounds.py",
     "fl_server/selection.py",
+    "fl_server/summary.py",
     "fl_server/tally.py",
 )
 WORLD = {"os", "paho", "pathlib", "queue", "socket", "subprocess", "threading", "time", "torch"}

@@ -98,7 +98,8 @@ WRONG = [
     (
         "[evaluation]\nzzz = 1\n",
         ":2",
-        "evaluation.zzz is not a setting; expected one of every, stages, union_samples",
+        "evaluation.zzz is not a setting; expected one of every, stages, union_samples, "
+        "union_every, personal_stage, epsilon",
     ),
     ("training = 3\n", ":1", "training is 3; expected a section: [training]"),
     (
