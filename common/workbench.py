@@ -108,9 +108,11 @@ class Workbench:
         if order.private:
             download = {**weights, **self._read(Path(order.private))}
         trained = self.algorithm.client_update(bench, state, download)
-        counts = None
+        counts = union = None
         if "L2" in self.experiment.evaluation.stages:
-            counts = _count(trained.personal, bench.shard)
+            counts = _count(trained.personal, bench.shard.test)
+            if bench.shard.union is not None:
+                union = _count(trained.personal, bench.shard.union)
         meta = UpdateMeta(
             run=self.run,
             round=number,
@@ -126,7 +128,9 @@ class Workbench:
             arrays = difference(arrays, weights)
         update = encode_tensors(arrays, meta, encoding)
         state = {**trained.state, **bench.memory}
-        self._steps.write(client, number, state=state, update=update, counts=counts)
+        self._steps.write(
+            client, number, state=state, update=update, counts=counts, union=union
+        )
         return TurnResult(trained.loss, bench.samples, len(update))
 
     def test(self, order: Turn) -> ClientMetrics:
@@ -135,20 +139,42 @@ class Workbench:
         weights = self._weights(Path(order.download))
         bench = self._client(client, number, _no_progress)
         state = self._state(bench, order.base, weights)
-        wanted = self.experiment.evaluation.stages
+        models = self.algorithm.stages(bench, state, weights)
+        counts = self._counts(models, bench.shard.test)
+        union: dict[Stage, Count] = {}
+        if bench.shard.union is not None and self._union_is_due(number):
+            own: dict[Stage, Predictor] = {**models}
+            own.pop("G", None)
+            union = self._counts(own, bench.shard.union)
+        if order.base is not None:
+            last = self._steps.record(client, order.base)
+            if last.counts is not None:
+                counts["L2"] = last.counts
+            if last.union is not None and self._union_is_due(number):
+                union["L2"] = last.union
+        return ClientMetrics(
+            run=self.run, round=number, client=client, counts=counts, union=union
+        )
+
+    def _union_is_due(self, number: int) -> bool:
+        every, rounds = (
+            self.experiment.evaluation.union_every,
+            self.experiment.experiment.rounds,
+        )
+        return (number - 1) % every == 0 or number > rounds
+
+    def _counts(
+        self, models: Mapping[Stage, Predictor], samples: Samples
+    ) -> dict[Stage, Count]:
+        """Counts for each stage that is wanted; a model of two stages is tested once."""
         known: dict[int, Count] = {}
         counts: dict[Stage, Count] = {}
-        for stage, predictor in self.algorithm.stages(bench, state, weights).items():
-            if stage not in wanted:
-                continue
-            if id(predictor) not in known:
-                known[id(predictor)] = _count(predictor, bench.shard)
-            counts[stage] = known[id(predictor)]
-        base = order.base
-        last = self._steps.record(client, base).counts if base is not None else None
-        if last is not None:
-            counts["L2"] = last
-        return ClientMetrics(run=self.run, round=number, client=client, counts=counts)
+        for stage, predictor in models.items():
+            if stage in self.experiment.evaluation.stages:
+                if id(predictor) not in known:
+                    known[id(predictor)] = _count(predictor, samples)
+                counts[stage] = known[id(predictor)]
+        return counts
 
     def _state(self, bench: _BenchClient, base: int | None, weights: Arrays) -> Arrays:
         """What the client goes on from; what its optimizers remember is for it alone."""
@@ -302,8 +328,8 @@ def _network(experiment: Experiment) -> nn.Module:
     return Network(spec_of(experiment)).to(device())
 
 
-def _count(predictor: Predictor, shard: Shard) -> Count:
-    return Count(correct=count_correct(predictor, shard.test), total=len(shard.test))
+def _count(predictor: Predictor, samples: Samples) -> Count:
+    return Count(correct=count_correct(predictor, samples), total=len(samples))
 
 
 def _no_progress(_epoch: int, _epochs: int, _loss: float) -> None:
