@@ -69,6 +69,7 @@ from fl_client.agent_state import (
     UpdateStreamed,
 )
 from fl_client.downloads import Downloads
+from fl_client.gauges import Gauges
 from fl_client.identity import Identity
 
 TICK_SECONDS = 0.25
@@ -123,6 +124,7 @@ class Daemon:
         )
         self._herald.use(self._link)
         self._pool = Pool(settings.workers, self._link.post)
+        self._gauges = Gauges(settings.state)
 
     def stop(self) -> None:
         """Ask the daemon to end; may be called from a signal handler."""
@@ -134,6 +136,7 @@ class Daemon:
             self._serve()
         finally:
             self._pool.release()
+            self._gauges.close()
             self._herald.say_farewell()
             self._link.close()
 
@@ -151,6 +154,8 @@ class Daemon:
                 self._step(StepLost(client, number, time.monotonic()))
             if time.monotonic() - ticked >= TICK_SECONDS:
                 ticked = time.monotonic()
+                self._herald.measure(self._gauges.telemetry)
+                self._gauges.tick(self._jobs)
                 if self._herald.tick():
                     self._begin()
                 self._step(Tick(ticked))
@@ -239,7 +244,8 @@ class Daemon:
                     log.error("client %d, round %d: %s", job.client, job.round, problem)
                 self._step(JobFailed(job, problem, now))
             case TurnDone(job=number) if number in self._jobs:
-                self._take_done(self._jobs.pop(number), item, now)
+                joules = self._gauges.ended(number, self._jobs)
+                self._take_done(self._jobs.pop(number), item, joules, now)
 
     def _take_prepared(self, run: str, problem: str, now: float) -> None:
         if self._preparing is None or self._preparing[0].run != run:
@@ -264,7 +270,7 @@ class Daemon:
             )
         )
 
-    def _take_done(self, job: Job, done: TurnDone, now: float) -> None:
+    def _take_done(self, job: Job, done: TurnDone, joules: float | None, now: float) -> None:
         if done.metrics is not None:
             self._step(Tested(job, done.metrics, now))
             return
@@ -274,6 +280,7 @@ class Daemon:
             seconds=done.seconds,
             bytes=done.bytes,
             samples=done.samples,
+            joules=joules,
         )
         log.info("client %d, round %d: trained in %.1f s", job.client, job.round, done.seconds)
         self._step(Trained(job, info, now))
@@ -310,6 +317,9 @@ class Daemon:
             case SendUpdate(client, number):
                 self._link.stream(f"{client} {number}", self._packets(client, number))
             case Publish(message):
+                if isinstance(message, Info):
+                    readings = self._gauges.telemetry
+                    message = msgspec.structs.replace(message, telemetry=readings)
                 self._link.publish(packet(self._settings.federation, message))
             case Prune(client, keep):
                 assert self._store is not None
@@ -344,6 +354,7 @@ class Daemon:
 
     def _start(self, job: Job) -> None:
         assert self._store is not None
+        self._gauges.tick(self._jobs)
         self._next_job += 1
         self._jobs[self._next_job] = job
         run, private = self._store.run, ""
