@@ -48,6 +48,7 @@ class Herald:
         self._presence = presence.Presence(claim)
         self._link: Link | None = None
         self._recalled = -RECALL_SECONDS
+        self._recall_due = False
 
     def use(self, link: Link) -> None:
         """Speak through this link from now on."""
@@ -63,7 +64,8 @@ class Herald:
         claim = self._presence.claim
         session = (claim.session[0], connection)
         gone = msgspec.structs.replace(claim, connected=False, settled=True, session=session)
-        return packet(self._federation, msgspec.structs.replace(gone, telemetry=None))
+        gone = msgspec.structs.replace(gone, telemetry=None, history=())
+        return packet(self._federation, gone)
 
     def connected(self, connection: int) -> None:
         """A new connection is there: say who we are."""
@@ -91,14 +93,14 @@ class Herald:
 
     def recall(self, history: tuple[RoundLine, ...]) -> None:
         """What the run has brought so far; said now, but not many times a second."""
-        claim, now = self._presence.claim, time.monotonic()
-        if claim.history == history or now - self._recalled < RECALL_SECONDS:
-            return
-        self._recalled = now
-        claim = msgspec.structs.replace(claim, history=history)
-        self._presence = dataclasses.replace(self._presence, claim=claim)
-        if claim.settled:
-            self._publish(packet(self._federation, claim))
+        if self._presence.claim.history != history:
+            claim = msgspec.structs.replace(self._presence.claim, history=history)
+            self._presence = dataclasses.replace(self._presence, claim=claim)
+            self._recall_due = True
+        now = time.monotonic()
+        if self._recall_due and self.settled and now - self._recalled >= RECALL_SECONDS:
+            self._recalled, self._recall_due = now, False
+            self._publish(packet(self._federation, self._presence.claim))
 
     def complain(self, problem: str) -> bool:
         """Tell everybody why we cannot take part (or, empty, that we can); False if known."""

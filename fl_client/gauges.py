@@ -7,7 +7,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from common.messages import Telemetry
+import msgspec
+
+from common.messages import ClientMetrics, Info, Telemetry
 from fl_client.agent_state import Job
 from fl_client.energy import EnergyMeter
 from fl_client.telemetry import Sensors
@@ -30,6 +32,12 @@ class Gauges:
             self.telemetry = self._sensors.read()
             if self._closed.wait(SAMPLE_SECONDS):
                 return
+
+    def stamp(self, message: Info | ClientMetrics) -> Info | ClientMetrics:
+        """News of a client, with how the board is."""
+        if isinstance(message, ClientMetrics):
+            return message
+        return msgspec.structs.replace(message, telemetry=self.telemetry)
 
     def tick(self, jobs: Mapping[int, Job]) -> None:
         """Time has passed, or which jobs run is about to change."""

@@ -317,10 +317,8 @@ class Daemon:
             case SendUpdate(client, number):
                 self._link.stream(f"{client} {number}", self._packets(client, number))
             case Publish(message):
-                if isinstance(message, Info):
-                    readings = self._gauges.telemetry
-                    message = msgspec.structs.replace(message, telemetry=readings)
-                self._link.publish(packet(self._settings.federation, message))
+                stamped = self._gauges.stamp(message)
+                self._link.publish(packet(self._settings.federation, stamped))
             case Prune(client, keep):
                 assert self._store is not None
                 self._store.prune(client, keep)

@@ -49,7 +49,7 @@ class Sensors:
         """Everything, as it is now."""
         total, used = _memory(self._root)
         throttled, why = self._throttled()
-        found = {
+        found: dict[str, object] = {
             "celsius": self._celsius(),
             "throttled": throttled,
             "why": why,

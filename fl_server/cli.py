@@ -23,10 +23,13 @@ from fl_server.cli_options import (
     overrides_option,
     place_options,
     run_option,
+    web_option,
 )
+from fl_server.cli_watch import status, watch
+from fl_server.web import read_place
 
 
-@click.group(cls=Commands, commands=[data])
+@click.group(cls=Commands, commands=[data, status, watch])
 @version_option()
 def main() -> None:
     """The coordinator side of fedbed: runs federated-learning experiments.
@@ -41,6 +44,7 @@ def main() -> None:
 @overrides_option
 @broker_options
 @run_option
+@web_option
 @place_options
 def run(
     file: Path,
@@ -49,6 +53,7 @@ def run(
     credentials: Path | None,
     federation: str,
     name: str | None,
+    web: str | None,
     runs: Path,
     plain: bool,
 ) -> None:
@@ -61,7 +66,7 @@ def run(
     address = read_address(broker, credentials)
     check_name(federation, "--federation")
     probe(address)  # before a run folder is made
-    place = launch.Place(runs, plain)
+    place = launch.Place(runs, plain, read_place(web) if web is not None else None)
     store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.run(place, store, address, federation))
 
@@ -104,6 +109,7 @@ def resume(
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
               help="Let things go wrong as this script says (see docs/faults.md).")  # fmt: skip
 @run_option
+@web_option
 @place_options
 def lab(
     file: Path,
@@ -112,6 +118,7 @@ def lab(
     workers: int,
     faults: Path | None,
     name: str | None,
+    web: str | None,
     runs: Path,
     plain: bool,
 ) -> None:
@@ -124,10 +131,10 @@ def lab(
     experiment = load_experiment(file, overrides)
     require_dataset(experiment.data.dataset)
     script = launch.read_script(faults, boards, experiment.data.clients) if faults else None
-    place = launch.Place(runs, plain)
+    place = launch.Place(runs, plain, read_place(web) if web is not None else None)
     store = launch.find_or_create(place, experiment, name)
     if script is not None:
-        _exit(finished=launch.faulty_lab(store, script, boards=boards, workers=workers))
+        _exit(finished=launch.faulty_lab(place, store, script, boards=boards, workers=workers))
     _exit(finished=launch.lab(place, store, boards=boards, workers=workers))
 
 

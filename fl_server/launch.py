@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from common.errors import ConfigError, FedbedError, StoreError, UsageError
 from common.ids import check_name
 from common.shards import has_shards
 from common.storage import FolderLock
+from fl_server import web
 from fl_server.dashboard import Lines, Screen, make_display, recovery_table, show_summary
 from fl_server.faults import Script, parse_script
 from fl_server.faulty_lab import FaultyLab, recoveries
@@ -46,6 +48,7 @@ class Place:
 
     runs: Path
     plain: bool = False
+    web: web.Place | None = None
 
     @property
     def shards(self) -> Path:
@@ -93,7 +96,7 @@ def run(place: Place, store: RunStore, address: Address, federation: str) -> boo
         coordinator = Coordinator(
             store, address, federation=federation, observe=display.observe
         )
-        with _stopped_by_signals(coordinator.stop):
+        with _shown(place, address, federation, display), _stopped_by_signals(coordinator.stop):
             finished = coordinator.run()
     return _conclude(
         display,
@@ -114,7 +117,11 @@ def lab(place: Place, store: RunStore, *, boards: int, workers: int) -> bool:
             coordinator = Coordinator(
                 store, testbed.address, federation="fl", observe=display.observe
             )
-            with _watched(testbed, coordinator), _stopped_by_signals(coordinator.stop):
+            with (
+                _shown(place, testbed.address, "fl", display),
+                _watched(testbed, coordinator),
+                _stopped_by_signals(coordinator.stop),
+            ):
                 finished = coordinator.run()
         if finished:
             _keep_only_logs(folder)
@@ -123,14 +130,19 @@ def lab(place: Place, store: RunStore, *, boards: int, workers: int) -> bool:
     return _conclude(display, finished=finished, how=how)
 
 
-def faulty_lab(store: RunStore, script: Script, *, boards: int, workers: int) -> bool:
+def faulty_lab(
+    place: Place, store: RunStore, script: Script, *, boards: int, workers: int
+) -> bool:
     """The whole testbed here, while a script's faults happen to it; False if interrupted."""
     participants = participants_of(store.experiment())
     folder = store.folder / "lab"
     display = Lines(store.folder.name)
     with Lab(folder, participants, boards, workers, relayed=True) as testbed:
         troubled = FaultyLab(store, testbed, script, display.say)
-        with _stopped_by_signals(troubled.stop):
+        with (
+            _shown(place, testbed.address, "fl", display),
+            _stopped_by_signals(troubled.stop),
+        ):
             finished = troubled.run()
     if finished:
         _keep_only_logs(folder)
@@ -187,6 +199,20 @@ def _at_work(place: Place, store: RunStore) -> Iterator[Screen | Lines]:
         finally:
             root.removeHandler(handler)
             handler.close()
+
+
+@contextmanager
+def _shown(
+    place: Place, address: Address, federation: str, display: Screen | Lines
+) -> Iterator[None]:
+    """The run on a web page, if somebody wants that."""
+    if place.web is None:
+        yield
+        return
+    with web.serving(place.web, address, federation) as served:
+        text = f"the page is at {served.url}"
+        display.observe({"event": "web", "text": text, "time": time.time()})
+        yield
 
 
 @contextmanager

@@ -126,6 +126,7 @@ class Coordinator:
         finally:
             if finished:
                 self._clear_weights()
+            self._herald.recall(self._history.lines)
             self._herald.say_farewell()
             self._link.close(timeout=5.0, forget_session=finished)
             self._keeper.close()
