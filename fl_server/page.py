@@ -53,8 +53,16 @@ def model(view: View) -> dict[str, Any]:
         },
         "marks": view.timeline.marks,
     }
+    selected, testers = frozenset(view.selected), frozenset(view.testers)
     for name, board in view.boards.items():
-        found[f"board:{name}"] = _board(view, board)
+        mine = frozenset(board.clients)
+        found[f"board:{name}"] = {
+            **_board(board),
+            "selected": len(mine & selected),
+            "sent": len(mine & selected & view.safe),
+            "testers": len(mine & testers),
+            "measured": len(mine & testers & view.measured),
+        }
         found[f"lane:{name}"] = [_span(s) for s in view.timeline.lanes.get(name, ())[-LANE:]]
     for number, line in _lines(view).items():
         found[f"line:{number}"] = line
@@ -89,9 +97,7 @@ def _message(changed: Sections, gone: list[str] | tuple[()], now: float) -> byte
     return msgspec.json.encode({"now": round(now, 3), "set": values, "gone": gone})
 
 
-def _board(view: View, board: BoardView) -> dict[str, Any]:
-    mine = set(board.clients)
-    selected, testers = mine & set(view.selected), mine & set(view.testers)
+def _board(board: BoardView) -> dict[str, Any]:
     return {
         "here": board.here,
         "doing": board.doing,
@@ -100,10 +106,6 @@ def _board(view: View, board: BoardView) -> dict[str, Any]:
         "client": board.client,
         "epoch": board.epoch,
         "epochs": board.epochs,
-        "selected": len(selected),
-        "sent": len(selected & view.safe),
-        "testers": len(testers),
-        "measured": len(testers & view.measured),
         "seen": round(board.seen, 1),
         "problem": board.problem,
         "host": board.host,
@@ -112,8 +114,7 @@ def _board(view: View, board: BoardView) -> dict[str, Any]:
 
 
 def _span(span: Span) -> tuple[object, ...]:
-    end = None if span.end is None else round(span.end, 2)
-    return span.client, span.round, span.kind, round(span.start, 2), end, span.cut
+    return span.client, span.round, span.kind, span.start, span.end, span.cut
 
 
 def _lines(view: View) -> dict[int, dict[str, Any]]:

@@ -73,7 +73,7 @@ class Timeline:
         elif kind is not None:
             same = [s for s in lane if (s.client, s.round, s.kind) == (client, number, kind)]
             if fact["state"] == "trained":
-                begun = now - (fact.get("seconds") or 0.0)
+                begun = round(now - (fact.get("seconds") or 0.0), 2)
                 lane = lane if same else (*lane, Span(client, number, kind, begun))
                 lane = _closed(lane, lambda s: s.client == client and s.kind == kind, now)
             elif not same or same[-1].cut:

@@ -25,7 +25,7 @@ LOUD = {
     "message_dropped",
     "foreign",
 }
-NOTED = LOUD | {"back", "broker_up", "waiting", "web"}
+NOTED = LOUD | {"back", "broker_up", "waiting", "web", "described", "finished"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,14 @@ class View:
         return view if timeline is view.timeline else replace(view, timeline=timeline)
 
     def _noted(self, fact: Mapping[str, Any]) -> View:
-        text = str(fact.get("text") or f"broker at {fact.get('address', '?')} is there")
-        if fact["event"] == "broker_down":
-            text = f"lost the broker at {fact['address']} ({text}); trying again"
+        text = str(fact.get("text", ""))
+        match fact["event"]:
+            case "broker_up":
+                text = f"broker at {fact['address']} is there"
+            case "broker_down":
+                text = f"lost the broker at {fact['address']} ({text}); trying again"
+            case "finished":
+                text = f"the run has ended: {fact['reason']}"
         number = self.notes[-1].number + 1 if self.notes else 1
         note = Note(number, fact["time"], text, fact["event"] in LOUD)
         return replace(self, notes=(*self.notes, note)[-NOTES:])
@@ -155,7 +160,13 @@ def _described(view: View, fact: Mapping[str, Any]) -> View:
             name: replace(b, doing="waiting" if b.here else "lost", client=None)
             for name, b in view.boards.items()
         }
-        view = View(boards=boards, notes=view.notes, broker=view.broker)
+        view = View(
+            boards=boards,
+            notes=view.notes,
+            broker=view.broker,
+            coordinator=view.coordinator,
+            started=view.started,
+        )
     return replace(
         view,
         title=fact["run"].rpartition(".")[0] or fact["run"],

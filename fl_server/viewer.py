@@ -42,7 +42,7 @@ class Viewer:
         while happening is not None:
             self._take(happening)
             happening = self._link.receive(0.0) if time.monotonic() < end else None
-        for fact in self._listener.tick(time.time()):
+        for fact in self._listener.tick(round(time.time(), 2)):
             self._observe(fact)
         return found
 
@@ -71,7 +71,7 @@ class Viewer:
         self.close()
 
     def _take(self, happening: Happening) -> None:
-        now = time.time()
+        now = round(time.time(), 2)  # all times on the page are this short
         match happening:
             case Up():
                 self._listener.reconnected(now)

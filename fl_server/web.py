@@ -98,8 +98,7 @@ class Web:
             try:
                 self._viewer.look(LOOK_SECONDS)
             except BrokerError as error:
-                self.hub.observe({"event": "broker_down", "address": "", "text": str(error),
-                                  "time": time.time()})  # fmt: skip
+                self.hub.observe({"event": "problem", "text": str(error), "time": time.time()})
                 self.hub.spread(time.time())
                 log.warning("the web page sees nothing any more: %s", error)
                 return
@@ -142,13 +141,13 @@ class _Server(ThreadingHTTPServer):
 def assemble_page() -> tuple[bytes, str]:
     """The page in one piece, and the content policy that allows just that."""
     folder = resources.files("fl_server") / "web_page"
-    parts = {
-        name: (folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
-    }
-    page = (folder / "index.html").read_text(encoding="utf-8")
-    page = page.replace("/*page.css*/", parts["page.css"])
-    page = page.replace("/*page.js*/", parts["page.js"])
-    style, script = (_hash(parts[name]) for name in ("page.css", "page.js"))
+    css, charts, js, page = (
+        (folder / name).read_text(encoding="utf-8")
+        for name in ("page.css", "charts.js", "page.js", "index.html")
+    )
+    js = f"{charts}\n{js}"
+    page = page.replace("/*page.css*/", css).replace("/*page.js*/", js)
+    style, script = _hash(css), _hash(js)
     policy = (
         f"default-src 'none'; style-src '{style}'; script-src '{script}'; "
         "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "

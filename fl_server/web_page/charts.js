@@ -48,13 +48,13 @@ class Chart {
     this.figure = figure;
     this.caption = el("figcaption");
     this.caption.append(el("strong", this.title));
-    this.values = this.series.map(one => {
+    for (const one of this.series) {
       const label = el("span"), mark = el("i");
       mark.style.borderColor = `var(--${one.colour})`;
       if (one.dash) mark.className = "dash";
       label.append(mark, one.label);
       this.caption.append(label);
-    });
+    }
     this.svg = svg("svg", {role: "img", "aria-label": this.title});
     figure.append(this.caption, this.svg);
     this.lines = [];
@@ -94,8 +94,8 @@ class Chart {
       const points = known.filter(line => line[one.key] !== undefined && (!this.log || line[one.key] > 0)).map(line => [x(line.round), y(line[one.key])]);
       if (!points.length) continue;
       const path = points.map((p, i) => `${i ? "L" : "M"}${p[0].toFixed(1)},${p[1].toFixed(1)}`).join("");
-      svg("path", {d: path, fill: "none", stroke: `var(--${one.colour})`, "stroke-width": one.dash ? 1.8 : 2.2, "stroke-linejoin": "round",
-        "stroke-linecap": "round", ...(one.dash ? {"stroke-dasharray": "5 4"} : {})}, this.svg);
+      svg("path", {d: path, fill: "none", stroke: `var(--${one.colour})`, "stroke-width": 2.2, "stroke-linejoin": "round",
+        "stroke-linecap": "round", ...(one.dash ? {"stroke-dasharray": one.dash, "stroke-linecap": "butt"} : {})}, this.svg);
       const end = points[points.length - 1];
       svg("circle", {cx: end[0], cy: end[1], r: 3, fill: `var(--${one.colour})`}, this.svg);
     }

@@ -2,7 +2,7 @@
 
 const $ = id => document.getElementById(id);
 const sections = new Map(), stale = new Set(), cards = new Map();
-let offset = 0, heard = Date.now(), source = null, asked = false;
+let detailed = false, offset = 0, heard = Date.now(), source = null, asked = false;
 
 // values as people say them
 
@@ -59,14 +59,14 @@ function link(state) {
 // drawing
 
 const charts = [
-  new Chart($("c-accuracy"), {title: "Accuracy", format: percent, top: 1, empty: "", series: [
+  new Chart($("c-accuracy"), {title: "Accuracy", format: percent, top: 1, empty: "known when the first model is tested", series: [
     {key: "accuracy_global", label: "global", colour: "blue"},
-    {key: "accuracy_l1", label: "personal", colour: "orange"},
-    {key: "accuracy_l2", label: "after own training", colour: "green", dash: true}]}),
+    {key: "accuracy_l1", label: "personal", colour: "orange", dash: "7 7"},
+    {key: "accuracy_l2", label: "after own training", colour: "green", dash: "3 3"}]}),
   new Chart($("c-loss"), {title: "Training loss", format: number, empty: "known after the first round",
     series: [{key: "train_loss", label: "mean of the clients", colour: "purple"}]}),
   new Chart($("c-bytes"), {title: "Bytes per round", format: bytes, log: true, empty: "known after the first round", series: [
-    {key: "bytes_up", label: "up", colour: "blue"}, {key: "bytes_down", label: "down", colour: "orange", dash: true}]}),
+    {key: "bytes_up", label: "up", colour: "blue"}, {key: "bytes_down", label: "down", colour: "orange", dash: "5 4"}]}),
   new Chart($("c-seconds"), {title: "Seconds per round", format: seconds, log: true, empty: "known after the first round",
     series: [{key: "seconds", label: "from open to closed", colour: "green"}]}),
 ];
@@ -103,7 +103,7 @@ function drawHead() {
   if (at.round) {
     const testing = at.round > run.rounds;
     words = testing ? `${run.rounds} rounds` : `round ${at.round} of ${run.rounds}`;
-    if (!at.finished) words += testing ? ` · ${at.measured} of ${at.testers} tested` : ` · ${at.safe} of ${at.selected} updates`;
+    if (!at.finished) words += testing ? ` · ${at.measured}/${at.testers} tested` : ` · ${at.safe}/${at.selected} updates`;
   } else if (run.rounds) words = `${run.rounds} rounds`;
   put($("at"), words);
   put($("run-id"), run.run || "");
@@ -127,15 +127,15 @@ function drawLines() {
   const trained = lines.filter(line => line.seconds !== undefined), done = trained[trained.length - 1] || {};
   put($("t-global"), percent(last.accuracy_global, true));
   const best = Math.max(...tested.map(line => line.accuracy_global ?? 0));
-  put($("t-global-more"), tested.length ? `best ${percent(best, true)} · after round ${last.round}` : "not tested yet");
+  put($("t-global-more"), tested.length ? `best ${percent(best, true)}` : "not tested yet");
   put($("t-personal"), percent(last.accuracy_l2 ?? last.accuracy_l1, true));
-  put($("t-personal-more"), last.accuracy_l1 === undefined ? "after own training" : `${percent(last.accuracy_l1, true)} before own training`);
+  put($("t-personal-more"), last.accuracy_l1 === undefined ? "after own training" : `${percent(last.accuracy_l1, true)} before training`);
   put($("t-loss"), number(done.train_loss));
   put($("t-loss-more"), done.updates === undefined ? "mean of the round" : `mean of ${done.updates} updates`);
   put($("t-seconds"), seconds(done.seconds, true));
   put($("t-seconds-more"), done.energy_joules === undefined ? "last round" : `${number(done.energy_joules)} J of training`);
   put($("t-bytes"), done.bytes_up === undefined ? "–" : bytes(done.bytes_up + done.bytes_down, true));
-  put($("t-bytes-more"), done.bytes_up === undefined ? "up and down, last round" : `${bytes(done.bytes_up, true)} up · ${bytes(done.bytes_down, true)} down`);
+  put($("t-bytes-more"), done.bytes_up === undefined ? "up and down, last round" : `${bytes(done.bytes_up, true)} ↑  ${bytes(done.bytes_down, true)} ↓`);
 }
 
 function drawLog() {
@@ -156,7 +156,8 @@ function drawLog() {
 function drawFleet() {
   const names = of("board:").map(key => key.slice(6)).sort(natural), fleet = $("fleet");
   $("fleet-empty").hidden = names.length > 0;
-  fleet.dataset.many = names.length > 24;
+  $("dense").hidden = names.length <= 24;
+  fleet.dataset.many = names.length > 24 && !detailed;
   for (const [name, card] of cards) if (!sections.has(`board:${name}`)) { card.root.remove(); cards.delete(name); }
   names.forEach((name, at) => {
     if (!cards.has(name)) cards.set(name, makeCard(name));
@@ -187,14 +188,16 @@ function fillCard(card, board) {
   card.board = board;
   card.root.dataset.state = !board.here ? "lost" : board.problem || t.throttled ? "trouble" : "here";
   put(card.state, board.doing);
-  let words = "\u00a0", share = board.selected ? board.sent / board.selected : board.testers ? board.measured / board.testers : 0;
+  const idle = {done: "nothing left to do", waiting: "waits for work", missing: "waits for the weights"}[board.doing];
+  let words = idle || "\u00a0", share = board.selected ? board.sent / board.selected : board.testers ? board.measured / board.testers : 0;
   if (board.problem) words = board.problem;
   else if (!board.here) words = `last seen ${new Date(board.seen * 1000).toLocaleTimeString("en-GB")}`;
-  else if (board.client !== null && board.doing !== "done" && board.doing !== "waiting") {
+  else if (board.client !== null && !idle) {
     words = `client ${board.client}` + (board.epochs && board.doing === "training" ? ` · epoch ${board.epoch}/${board.epochs}` : "");
     if (board.doing === "training" && board.epochs && board.selected) share = Math.min(1, (board.sent + board.epoch / board.epochs) / board.selected);
   }
   put(card.now, words);
+  card.now.dataset.idle = Boolean(idle) && board.here && !board.problem;
   card.now.title = board.problem || board.host;
   put(card.sent, board.selected ? `${board.sent}/${board.selected} updates` : board.testers ? `${board.measured}/${board.testers} tested` : "");
   card.meter.style.width = `${100 * share}%`;
@@ -232,6 +235,12 @@ function drawExperiment() {
     return part;
   }));
 }
+
+$("dense").addEventListener("click", () => {
+  detailed = !detailed;
+  put($("dense"), detailed ? "show less" : "show details");
+  drawFleet();
+});
 
 // dark and light
 
