@@ -37,8 +37,12 @@ class History:
     def _add(self, line: Mapping[str, Any]) -> None:
         known = self._known.get(line["round"])
         old = {} if known is None else msgspec.structs.asdict(known)
-        new = {key: line[key] for key in _FIELDS if line.get(key) is not None}
+        new = {key: _short(line[key]) for key in _FIELDS if line.get(key) is not None}
         self._known[line["round"]] = RoundLine(**{**old, **new})
+
+
+def _short(value: Any) -> Any:  # noqa: ANN401 - of JSON
+    return round(value, 5) if isinstance(value, float) else value
 
 
 def thinned(known: Mapping[int, RoundLine]) -> tuple[RoundLine, ...]:

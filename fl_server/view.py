@@ -94,13 +94,12 @@ class View:
 
     def _noted(self, fact: Mapping[str, Any]) -> View:
         text = str(fact.get("text", ""))
-        match fact["event"]:
-            case "broker_up":
-                text = f"broker at {fact['address']} is there"
-            case "broker_down":
-                text = f"lost the broker at {fact['address']} ({text}); trying again"
-            case "finished":
-                text = f"the run has ended: {fact['reason']}"
+        if fact["event"] == "broker_up":
+            text = f"broker at {fact['address']} is there"
+        elif fact["event"] == "broker_down":
+            text = f"lost the broker at {fact['address']} ({text}); trying again"
+        elif fact["event"] == "finished":
+            text = f"the run has ended: {fact['reason']}"
         number = self.notes[-1].number + 1 if self.notes else 1
         note = Note(number, fact["time"], text, fact["event"] in LOUD)
         return replace(self, notes=(*self.notes, note)[-NOTES:])

@@ -218,11 +218,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Type", "text/event-stream")
             self._end_headers()
             self.wfile.write(b"retry: 1000\n\n")
-            while not seat.closed.is_set():
+            while True:
                 try:
                     event, data = seat.next(BEAT_SECONDS)
                 except queue.Empty:
                     event, data = "beat", b"%.3f" % time.time()
+                if seat.closed.is_set():
+                    return
                 self.wfile.write(b"event: %s\ndata: %s\n\n" % (event.encode(), data))
         finally:
             self.server.hub.leave(seat)

@@ -1,4 +1,4 @@
-"""Looking at a run from a terminal: without touching it, from the middle, over a broken broker."""
+"""Looking at a run from a terminal: without touching it, and from the middle."""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ def edge(browser: Browser, board: str) -> str:
         f" const card = document.querySelector('[data-board={board}]');"
         " const edge = getComputedStyle(card).borderLeftColor;"
         " const found = ['red', 'green', 'orange'].find(name => {"
-        " probe.style.color = `var(--${name})`; return getComputedStyle(probe).color === edge; });"
+        " probe.style.color = `var(--${name})`;"
+        " return getComputedStyle(probe).color === edge; });"
         " probe.remove(); return found || edge; })()"
     ))  # fmt: skip
 
