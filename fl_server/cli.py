@@ -76,6 +76,7 @@ def run(
 @click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
               help="How long to wait for a broker that does not answer.")  # fmt: skip
 @broker_options
+@web_option
 @place_options
 def resume(
     name: str,
@@ -83,6 +84,7 @@ def resume(
     broker: str,
     credentials: Path | None,
     federation: str,
+    web: str | None,
     runs: Path,
     plain: bool,
 ) -> None:
@@ -91,7 +93,7 @@ def resume(
     \b
     Example: fl-server resume demo-3 --broker 192.168.1.10
     """
-    place = launch.Place(runs, plain)
+    place = launch.Place(runs, plain, read_place(web) if web is not None else None)
     store = launch.find_run(place, Path(name).name)
     address = read_address(broker, credentials)
     check_name(federation, "--federation")

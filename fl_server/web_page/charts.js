@@ -73,7 +73,7 @@ class Chart {
     this.svg.replaceChildren();
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const high = this.top || Math.max(...all, this.log ? 1 : 0.001), low = this.log ? Math.min(...all, high) : 0;
-    const ticks = !all.length && !this.top ? [] : this.log ? logTicks(low, high) : linearTicks(high);
+    const ticks = !all.length ? [] : this.log ? logTicks(low, high) : linearTicks(high);
     const scale = this.log ? Math.log10 : v => v;
     const from = scale(ticks[0] ?? 1), to = scale(ticks[ticks.length - 1] ?? 10);
     const y = v => top + (height - top - bottom) * (1 - (scale(v) - from) / (to - from || 1));

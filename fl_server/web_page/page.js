@@ -99,7 +99,7 @@ function drawHead() {
   const share = Math.round(100 * (at.share || 0));
   $("done").style.width = `${100 * (at.share || 0)}%`;
   $("track").setAttribute("aria-valuenow", share);
-  let words = "–";
+  let words = "\u00a0";
   if (at.round) {
     const testing = at.round > run.rounds;
     words = testing ? `${run.rounds} rounds` : `round ${at.round} of ${run.rounds}`;
@@ -112,7 +112,7 @@ function drawHead() {
 
 function drawClock() {
   const at = sections.get("now") || {};
-  let words = "–";
+  let words = "\u00a0";
   if (at.going_on && at.started) {
     words = span(now() - at.started);
     if (at.seconds_left) words += ` · about ${span(at.seconds_left)} left`;

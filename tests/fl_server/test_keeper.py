@@ -165,7 +165,7 @@ def test_energy_of_the_open_round_is_in_its_line_and_that_of_another_is_not(
                 board="b",
                 state="trained",
                 joules=joules,
-            )  # fmt: skip
+            )
         )
     do_round(keeper, 2)
     assert keeper.last_record()["energy_joules"] == 6.5
