@@ -27,7 +27,7 @@ from tests.e2e.rig import eventually
 
 VIEWERS = 3
 BLOCK = 10  # rounds
-BLOCKS = 12
+BLOCKS = 10
 SETTLE = 1  # rounds after a change that do not count
 
 

@@ -10,6 +10,8 @@ import pytest
 from broker.process import Broker
 from tests.e2e.rig import TINY, Rig, boards, eventually
 
+pytestmark = pytest.mark.slow
+
 LONG = TINY.replace("rounds = 2", "rounds = 500")
 
 
@@ -30,7 +32,6 @@ def test_status_of_a_broker_where_nothing_runs_says_so(rig: Rig) -> None:
     assert json.loads(text)["now"]["going_on"] is False
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_who_watches_sees_all_and_is_noticed_by_nobody(rig: Rig, own_broker: Broker) -> None:
     rig.write_experiment(LONG)
