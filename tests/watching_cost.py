@@ -26,8 +26,8 @@ from fl_server.web import Place, serving
 from tests.e2e.rig import eventually
 
 VIEWERS = 3
-BLOCK = 10  # rounds
-BLOCKS = 10
+BLOCK = 8  # rounds
+BLOCKS = 8
 SETTLE = 1  # rounds after a change that do not count
 
 
