@@ -11,7 +11,7 @@ from broker.accounts import account_names, add_account, remove_account
 from broker.config import BrokerConfig, is_loopback
 from broker.process import Broker, mosquitto_version
 from broker.supervisor import supervise
-from common.cli import Commands, set_up_logging, version_option
+from common.cli import Commands, log_options, set_up_logging, version_option
 from common.errors import UsageError
 
 
@@ -45,7 +45,10 @@ def main() -> None:
 @click.option("--listen", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=int, default=1883, show_default=True, help="Port to listen on.")
 @_folder
-def up(listen: str, port: int, folder: Path) -> None:
+@log_options
+def up(
+    listen: str, port: int, folder: Path, verbose: int, quiet: bool, log_format: str
+) -> None:
     """Run the broker until Ctrl-C or SIGTERM; it is started again when it dies.
 
     On a loopback address everybody on this machine may use it. Boards elsewhere need another
@@ -56,7 +59,7 @@ def up(listen: str, port: int, folder: Path) -> None:
       fl-broker up
       fl-broker account board && fl-broker up --listen 0.0.0.0
     """
-    set_up_logging(0)
+    set_up_logging(-1 if quiet else verbose, log_format)
     remote = not is_loopback(listen)
     config = BrokerConfig(address=listen, port=port, accounts=remote)
     if remote and not account_names(folder):

@@ -62,7 +62,11 @@ class AlgorithmSection(Section, frozen=True, kw_only=True):
     """The federated algorithm, and its own options (in a file they stand beside `name`)."""
 
     name: Annotated[
-        str, Meta(description='"fedavg"; or your own, as "package.module:builder".')
+        str,
+        Meta(
+            description="One of those that `fl-server algorithms` lists; or your own, as "
+            '"package.module:builder".'
+        ),
     ] = "fedavg"
     options: dict[str, Option] = {}
 
@@ -74,10 +78,25 @@ class ModelSection(Section, frozen=True, kw_only=True):
         str,
         Meta(
             description='"dnn" (one hidden layer), "convnet" (two convolutions), "small" (a '
-            'little convnet), "mcmahan", "cifar-cnn" or "s2cnn"; or your own, as '
-            '"package.module:function".'
+            'little convnet), "mcmahan", "cifar-cnn", "s2cnn" or, for text, "char-lstm"; or '
+            'your own, as "package.module:function".'
         ),
     ] = "convnet"
+    init_weights: Annotated[
+        str,
+        Meta(
+            description="File with trained weights to start from, such as the "
+            "model.safetensors of another run; what does not fit is drawn as usual."
+        ),
+    ] = ""
+    warm_up: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Epochs that the server trains on the shared samples before round 1 "
+            "(needs data.share).",
+        ),
+    ] = 0
     head_depth: Annotated[
         int,
         Meta(
@@ -102,13 +121,37 @@ class ModelSection(Section, frozen=True, kw_only=True):
     ] = "after"
 
 
+class CentralSection(Section, frozen=True, kw_only=True):
+    """How `fl-server central` trains on the samples of all clients together."""
+
+    epochs: Annotated[int, Meta(ge=1, description="Passes over all training samples.")] = 20
+    schedule: Annotated[
+        Literal["cosine", "constant"],
+        Meta(description="Learning rate: falling to 0 along a cosine, or always the same."),
+    ] = "cosine"
+    augment: Annotated[
+        bool, Meta(description="Random crops and flips of the images, anew in every epoch.")
+    ] = False
+    validation: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="Share of the training samples that chooses the best epoch instead of "
+            "training; 0 = the last epoch counts.",
+        ),
+    ] = 0.0
+
+
 class DataSection(Section, frozen=True, kw_only=True):
     """Which samples there are and who has them."""
 
     dataset: Annotated[
         str,
         Meta(
-            description='"fmnist-mini" (10,000 images, built in) or "fashion-mnist" (70,000).'
+            description='"fmnist-mini" (10,000 images, built in), "fashion-mnist", "mnist", '
+            '"emnist" (balanced), "cifar-10", "cifar-100", "tiny-imagenet" (as 32x32) or '
+            '"shakespeare" (text).'
         ),
     ] = "fmnist-mini"
     clients: Annotated[
@@ -118,12 +161,15 @@ class DataSection(Section, frozen=True, kw_only=True):
         ),
     ] = 12
     partition: Annotated[
-        Literal["iid", "classes", "dirichlet", "dirichlet-client", "ls", "qs", "lsqs"],
+        Literal[
+            "iid", "classes", "dirichlet", "dirichlet-client", "ls", "qs", "lsqs", "natural"
+        ],
         Meta(
             description='"iid" (equal shares of everything), "classes" (a few classes each), '
             '"dirichlet" (label skew, each class divided by a draw), "dirichlet-client" (label '
             'skew, equal sizes, labels drawn for each client), "ls" (label skew, equal sizes, '
-            'by Sinkhorn-Knopp), "qs" (only sizes are skewed) or "lsqs" (labels and sizes).'
+            'by Sinkhorn-Knopp), "qs" (only sizes are skewed), "lsqs" (labels and sizes) or '
+            '"natural" (the clients the dataset itself has: of "shakespeare" the roles).'
         ),
     ] = "dirichlet"
     alpha: Annotated[
@@ -141,9 +187,17 @@ class DataSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=2,
             description="Smallest number of samples a client may get "
-            '(only "dirichlet", "qs" and "lsqs").',
+            '(only "dirichlet", "qs", "lsqs" and "natural").',
         ),
     ] = 10
+    max_samples: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Largest number of samples a client keeps, drawn from all it would "
+            "have; 0 = no limit.",
+        ),
+    ] = 0
     train_ratio: Annotated[
         float,
         Meta(
@@ -198,7 +252,7 @@ class TrainingSection(Section, frozen=True, kw_only=True):
     batch_size: Annotated[int, Meta(ge=1, description="Samples per step.")] = 20
     optimizer: Annotated[
         Literal["sgd", "adam"],
-        Meta(description='"sgd" or "adam"; both start anew in every training.'),
+        Meta(description='"sgd" or "adam".'),
     ] = "sgd"
     learning_rate: Annotated[float, Meta(gt=0, description="Step size of the optimizer.")] = (
         0.01
@@ -208,6 +262,13 @@ class TrainingSection(Section, frozen=True, kw_only=True):
         Meta(gt=0, le=1, description="Factor on the learning rate after every round."),
     ] = 1.0
     momentum: Annotated[float, Meta(ge=0, lt=1, description='Momentum (only "sgd").')] = 0.9
+    optimizer_state: Annotated[
+        Literal["reset", "keep"],
+        Meta(
+            description='"reset": the optimizer starts anew in every training; "keep": each '
+            "client goes on with its momentum, as if the model had not been exchanged."
+        ),
+    ] = "reset"
     weight_decay: Annotated[float, Meta(ge=0, description="L2 penalty on the parameters.")] = (
         0.0
     )
@@ -298,6 +359,21 @@ class EvaluationSection(Section, frozen=True, kw_only=True):
             "the same for all, to test its own model on; 0 = none.",
         ),
     ] = 0
+    union_every: Annotated[
+        int, Meta(ge=1, description="Test on those samples after every n-th round.")
+    ] = 10
+    personal_stage: Annotated[
+        Literal["L1", "L2"],
+        Meta(description="The stage that summaries and reports call the personal accuracy."),
+    ] = "L1"
+    epsilon: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="rho counts the clients whose personal accuracy is above this.",
+        ),
+    ] = 0.95
 
 
 class CommunicationSection(Section, frozen=True, kw_only=True):
@@ -324,3 +400,4 @@ class Experiment(Section, frozen=True, kw_only=True):
     aggregation: AggregationSection = AggregationSection()
     evaluation: EvaluationSection = EvaluationSection()
     communication: CommunicationSection = CommunicationSection()
+    central: CentralSection = CentralSection()

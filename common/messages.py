@@ -146,12 +146,16 @@ class Count(Wire, frozen=True, kw_only=True):
 
 
 class ClientMetrics(Wire, frozen=True, kw_only=True):
-    """Topic 8: counts of one client for the models of one round."""
+    """Topic 8: counts of one client for the models of one round.
+
+    `counts` are on the client's own test samples, `union` on samples of all clients.
+    """
 
     run: Name
     round: Natural
     client: Natural
     counts: dict[Stage, Count]
+    union: dict[Stage, Count] = {}
 
 
 class TrainEnd(Wire, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from common.algorithms.base import (
     Loss,
     Predictor,
 )
-from common.arrays import Array, Arrays
+from common.arrays import Array, Arrays, from_under, parts, under
 from common.blueprint import (
     algorithm_of,
     first_model,
@@ -48,6 +48,7 @@ from common.steps import StepStore
 from common.training import Plan, count_correct, mean_loss, train
 from common.whole import Whole
 
+MEMORY = "optimizer"  # the part of a client's state that its optimizers remember
 Progress = Callable[[int, int, float], None]
 
 
@@ -124,7 +125,8 @@ class Workbench:
         if encoding != "float32":
             arrays = difference(arrays, weights)
         update = encode_tensors(arrays, meta, encoding)
-        self._steps.write(client, number, state=trained.state, update=update, counts=counts)
+        state = {**trained.state, **bench.memory}
+        self._steps.write(client, number, state=state, update=update, counts=counts)
         return TurnResult(trained.loss, bench.samples, len(update))
 
     def test(self, order: Turn) -> ClientMetrics:
@@ -149,9 +151,12 @@ class Workbench:
         return ClientMetrics(run=self.run, round=number, client=client, counts=counts)
 
     def _state(self, bench: _BenchClient, base: int | None, weights: Arrays) -> Arrays:
+        """What the client goes on from; what its optimizers remember is for it alone."""
         if base is None:
             return self.algorithm.client_init(bench, weights)
-        return self._steps.state(bench.number, base)
+        kept = self._steps.state(bench.number, base)
+        bench.memory = parts(kept, [MEMORY])
+        return {name: array for name, array in kept.items() if name not in bench.memory}
 
     def _client(self, client: int, number: int, progress: Progress) -> _BenchClient:
         if self._shard is None or self._shard[0] != client:
@@ -200,6 +205,7 @@ class _BenchClient:
         self._bench = bench
         self._progress = progress
         self._rebalanced: Rebalanced | None = None
+        self.memory: dict[str, Array] = {}
 
     @property
     def rounds(self) -> int:
@@ -259,15 +265,23 @@ class _BenchClient:
         purpose: str = "shuffle",
     ) -> LocalModel:
         net, seed = self._bench.net(arrays), self._bench.experiment.experiment.seed
+        settings = self.training if settings is None else settings
+        word, memory = f"{MEMORY}.{purpose}", None
+        if settings.optimizer_state == "keep":
+            memory = dict(self.tensors(from_under(word, self.memory)))
         stats = train(
             net,
             self.data if samples is None else samples,
-            self.training if settings is None else settings,
+            settings,
             generator(seed, purpose, self.round, self.number),
             Plan(tuple(only), epochs, steps, special or {}, loss, extra, after),
             number=self.round,
+            memory=memory,
             progress=self._progress,
         )
+        if memory is not None:
+            kept = {name: tensor.cpu().numpy().copy() for name, tensor in memory.items()}
+            self.memory |= under(word, kept)
         return LocalModel(self._bench.trained(net), stats.loss, stats.steps)
 
     def tensors(self, arrays: Arrays) -> dict[str, Tensor]:

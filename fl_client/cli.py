@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from common.cli import Commands, set_up_logging, version_option
+from common.cli import Commands, log_options, set_up_logging, version_option
 from common.credentials import read_address
 from common.ids import check_name, parse_ids
 from common.storage import FolderLock
@@ -45,8 +45,7 @@ def main() -> None:
 )
 @click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
               help="Login for the broker (made by 'fl-broker account').")  # fmt: skip
-@click.option("-v", "--verbose", count=True, help="Log every message.")
-@click.option("-q", "--quiet", is_flag=True, help="Log only warnings.")
+@log_options
 def run(
     broker: str,
     board: str | None,
@@ -57,6 +56,7 @@ def run(
     credentials: Path | None,
     verbose: int,
     quiet: bool,
+    log_format: str,
 ) -> None:
     """Wait for experiments and take part in them, for ever.
 
@@ -66,7 +66,7 @@ def run(
     \b
     Example: fl-client run --broker 192.168.1.10 --board pi-1 --clients 0-2
     """
-    set_up_logging(-1 if quiet else verbose)
+    set_up_logging(-1 if quiet else verbose, log_format)
     name = check_name(board or _host_name(), "--board")
     ids = parse_ids(clients)
     settings = Settings(

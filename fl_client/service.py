@@ -13,7 +13,7 @@ import msgspec
 
 from common import VERSION
 from common.address import Address, probe
-from common.blueprint import algorithm_of, participants_of
+from common.blueprint import algorithm_of, keeps_state, participants_of
 from common.codec import cut
 from common.config import Experiment
 from common.dropped import Dropped
@@ -264,7 +264,7 @@ class Daemon:
                 store.scan(),
                 algorithm.coupled,
                 now,
-                algorithm.stateful,
+                keeps_state(experiment),
                 algorithm.private is not None,
             )
         )

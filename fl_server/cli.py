@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -25,11 +26,17 @@ from fl_server.cli_options import (
     run_option,
     web_option,
 )
+from fl_server.cli_report import report
+from fl_server.cli_sweep import sweep
+from fl_server.cli_train import algorithms, central
 from fl_server.cli_watch import status, watch
 from fl_server.web import read_place
 
 
-@click.group(cls=Commands, commands=[data, status, watch])
+@click.group(
+    cls=Commands,
+    commands=[data, central, algorithms, report, sweep, watch, status],
+)
 @version_option()
 def main() -> None:
     """The coordinator side of fedbed: runs federated-learning experiments.
@@ -54,8 +61,7 @@ def run(
     federation: str,
     name: str | None,
     web: str | None,
-    runs: Path,
-    plain: bool,
+    place: launch.Place,
 ) -> None:
     """Run an experiment on the boards that are connected to a broker.
 
@@ -66,7 +72,7 @@ def run(
     address = read_address(broker, credentials)
     check_name(federation, "--federation")
     probe(address)  # before a run folder is made
-    place = launch.Place(runs, plain, read_place(web) if web is not None else None)
+    place = _with_page(place, web)
     store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.run(place, store, address, federation))
 
@@ -85,15 +91,14 @@ def resume(
     credentials: Path | None,
     federation: str,
     web: str | None,
-    runs: Path,
-    plain: bool,
+    place: launch.Place,
 ) -> None:
     """Go on with a run that was interrupted, killed or unplugged.
 
     \b
     Example: fl-server resume demo-3 --broker 192.168.1.10
     """
-    place = launch.Place(runs, plain, read_place(web) if web is not None else None)
+    place = _with_page(place, web)
     store = launch.find_run(place, Path(name).name)
     address = read_address(broker, credentials)
     check_name(federation, "--federation")
@@ -121,8 +126,7 @@ def lab(
     faults: Path | None,
     name: str | None,
     web: str | None,
-    runs: Path,
-    plain: bool,
+    place: launch.Place,
 ) -> None:
     """Run an experiment on this machine: a private broker, boards as processes, and all.
 
@@ -133,7 +137,7 @@ def lab(
     experiment = load_experiment(file, overrides)
     require_dataset(experiment.data.dataset)
     script = launch.read_script(faults, boards, experiment.data.clients) if faults else None
-    place = launch.Place(runs, plain, read_place(web) if web is not None else None)
+    place = _with_page(place, web)
     store = launch.find_or_create(place, experiment, name)
     if script is not None:
         _exit(finished=launch.faulty_lab(place, store, script, boards=boards, workers=workers))
@@ -152,8 +156,7 @@ def simulate(
     overrides: tuple[str, ...],
     processes: int,
     name: str | None,
-    runs: Path,
-    plain: bool,
+    place: launch.Place,
 ) -> None:
     """Run an experiment without a broker; gives the same bits as over the wire.
 
@@ -161,7 +164,6 @@ def simulate(
     Example: fl-server simulate examples/demo.toml --processes 2
     """
     experiment = load_experiment(file, overrides)
-    place = launch.Place(runs, plain)
     launch.require_data(place, experiment)
     store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.simulate(place, store, processes=processes))
@@ -196,6 +198,10 @@ def check(file: Path, overrides: tuple[str, ...]) -> None:
     Example: fl-server check examples/demo.toml
     """
     click.echo(write_text(load_experiment(file, overrides)), nl=False)
+
+
+def _with_page(place: launch.Place, web: str | None) -> launch.Place:
+    return place if web is None else dataclasses.replace(place, web=read_place(web))
 
 
 def _exit(*, finished: bool) -> None:

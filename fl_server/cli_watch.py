@@ -52,7 +52,9 @@ def watch(
             done.wait()
         return
     with (
-        make_display(f"{federation} at {address}", plain=plain) as display,
+        make_display(
+            f"{federation} at {address}", style="plain" if plain else "screen"
+        ) as display,
         Viewer(address, federation, display.observe) as viewer,
     ):
         while not done.is_set():

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
+import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -16,8 +18,10 @@ from rich.text import Text
 
 from common.ids import show_ids
 from fl_server.faulty_lab import Recovery
-from fl_server.view import BoardView, View
+from fl_server.summary import Summary
+from fl_server.view import LOUD, BoardView, View
 
+Style: TypeAlias = Literal["screen", "plain", "quiet", "json"]
 BARS = "▁▂▃▄▅▆▇█"
 COLOURS = {
     "training": "cyan",
@@ -28,6 +32,7 @@ COLOURS = {
     "lost": "bold red",
     "missing": "yellow",
 }
+LIVE_ONLY = ("info", "presence", "tested")
 _SHOWN_BOARDS = 16
 _SHOWN_NOTES = 6
 
@@ -88,11 +93,40 @@ class Lines:
         pass
 
 
-def make_display(title: str, *, plain: bool) -> Screen | Lines:
+class Records(Lines):
+    """The same for machines: one JSON object per happening."""
+
+    def observe(self, fact: Mapping[str, Any]) -> None:
+        """Take a fact and write it, unless it is only for the live screen."""
+        self.view = self.view.after(fact)
+        if fact["event"] not in LIVE_ONLY:
+            self._write(fact)
+
+    def say(self, text: str) -> None:
+        """One object below everything."""
+        self._write({"event": "said", "text": text, "time": round(time.time(), 3)})
+
+    def _write(self, fact: Mapping[str, Any]) -> None:
+        self._console.out(msgspec.json.encode(fact).decode(), highlight=False)
+
+
+class Warnings(Lines):
+    """Only what a person has to know, and the end."""
+
+    def observe(self, fact: Mapping[str, Any]) -> None:
+        """Take a fact; say it only if something went wrong or everything is over."""
+        if fact["event"] in LOUD or fact["event"] in ("finished", "interrupted"):
+            super().observe(fact)
+        else:
+            self.view = self.view.after(fact)
+
+
+def make_display(title: str, style: Style) -> Screen | Lines:
     """A live screen where somebody looks at one, lines otherwise."""
-    if plain or not Console().is_terminal:
-        return Lines(title)
-    return Screen(title)
+    if style == "screen" and Console().is_terminal:
+        return Screen(title)
+    kinds = {"json": Records, "quiet": Warnings}
+    return kinds.get(style, Lines)(title)
 
 
 def describe(view: View, fact: Mapping[str, Any]) -> str:
@@ -267,6 +301,8 @@ def show_summary(view: View) -> None:
     """Print the table and where everything is."""
     console = Console(highlight=False, soft_wrap=True)
     console.print(summary(view))
+    for line in _in_words(Path(view.folder)):
+        console.print(line)
     console.print(f"results: {view.folder}/ (metrics.jsonl, events.jsonl, model.safetensors)")
 
 
@@ -276,6 +312,27 @@ def show_status(view: View) -> None:
     if not view.run:
         console.print("no experiment was ever started here", markup=False)
     console.print(draw(view, time.time()))
+
+
+def _in_words(folder: Path) -> list[str]:
+    """The summary of the whole run in a few lines, also of what an earlier start has done."""
+    found = msgspec.json.decode((folder / "summary.json").read_bytes(), type=Summary)
+    named = {
+        "global": "accuracy_global",
+        "personal": f"accuracy_{found.personal_stage.lower()}",
+    }
+    parts = [
+        f"{name} {percent(figure.best)} (round {figure.best_round})"
+        for name, metric in named.items()
+        if (figure := found.figures.get(metric)) is not None
+    ]
+    ratio = f"; log10(global/personal) = {found.overall.value:+.3f}" if found.overall else ""
+    cost = found.cost
+    return [
+        f"best: {', '.join(parts) or 'nothing was tested'}{ratio}",
+        f"cost: {size(cost.bytes_up)} up, {size(cost.bytes_down)} down, "
+        f"{duration(cost.seconds)} in rounds, {duration(cost.train_seconds)} of training",
+    ]
 
 
 def _thinned(lines: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:

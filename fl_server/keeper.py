@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
+import msgspec
+
 from common.algorithms.base import Update
 from common.arrays import Array, Arrays, digest
-from common.blueprint import algorithm_of, first_model, server_of
+from common.blueprint import algorithm_of, server_of
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment
 from common.encodings import restored
@@ -23,10 +25,14 @@ from common.journal import Journal, read_records
 from common.messages import ClientMetrics, Info
 from common.storage import write_atomic
 from fl_server.round_state import Close, Open
+from fl_server.start import starting_model
 from fl_server.store import CheckpointMeta, RunStore
+from fl_server.summary import summarize
 from fl_server.tally import Tally, mean_loss, mean_values
 
 Line = dict[str, Any]  # one JSON object of metrics.jsonl
+BY_CLIENT = "by_client"  # in a checkpoint, the line of clients.jsonl goes with that of metrics
+SUMMARY = "summary.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +52,24 @@ class Keeper:
         self.store = store
         self.experiment = experiment
         self.tally = Tally()
+        self.notes: tuple[str, ...] = ()  # about the first model
         self._opened = 0
         self._algorithm = algorithm_of(experiment)
         self._download: tuple[int, bytes] | None = None
         self._base: tuple[int, Arrays] | None = None
         self._metrics = Journal(store.folder / "metrics.jsonl")
         self._written = {line["round"] for line in read_records(self._metrics.path)}
+        self._clients = Journal(store.folder / "clients.jsonl")
+        self._told = {line["round"] for line in read_records(self._clients.path)}
         self.events = Journal(store.folder / "events.jsonl")
         self._state, self._meta = self._load()
 
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
         found = self.store.load_checkpoint()
         if found is None:
-            server = server_of(self.experiment)
-            state = self._algorithm.server_init(server, first_model(self.experiment))
+            start = starting_model(self.experiment, self.store.folder)
+            self.notes = start.notes
+            state = self._algorithm.server_init(server_of(self.experiment), start.model)
             meta = CheckpointMeta(
                 run=self.store.run, round=0, accepted={}, record={"round": 0}, previous={}
             )
@@ -154,15 +164,18 @@ class Keeper:
 
     def close_round(self, close: Close, seconds: float) -> Line:
         """Aggregate, checkpoint, write metrics; returns the line of the model just tested."""
-        line = {**self._meta.record, **self.tally.accuracies()}
+        accuracies = self.tally.accuracies(self.experiment.evaluation.epsilon)
+        line = {**self._meta.record, **accuracies}
+        whole = {**line, BY_CLIENT: self.tally.by_client()}
         if close.training:
-            self._aggregate(close, seconds, line)
-        self._append(line)
+            self._aggregate(close, seconds, whole)
+        self._append(whole)
         self.store.close_round(close.number)
         return line
 
     def _aggregate(self, close: Close, seconds: float, line: Line) -> None:
         updates = _Updates(self, close.number, close.used)
+        began = time.monotonic()
         if close.used:
             server = server_of(
                 self.experiment, number=close.number, download=self._sent(close.number)
@@ -178,6 +191,8 @@ class Keeper:
             "samples": sum(meta.samples for meta in metas),
             **({"values": values} if (values := mean_values(metas)) else {}),
             "seconds": round(seconds, 3),
+            "train_seconds": round(sum(self.tally.trained.values()), 3),
+            "aggregate_seconds": round(time.monotonic() - began, 3),
             "bytes_up": self.tally.bytes_up,
             "bytes_down": self.tally.bytes_down,
             "energy_joules": self.tally.energy_joules,
@@ -193,16 +208,26 @@ class Keeper:
         self.store.save_checkpoint(self._state, self._meta)
         self._download = None
 
-    def _append(self, line: Line) -> None:
-        if line["round"] not in self._written:
+    def _append(self, whole: Line) -> None:
+        """Write what is not yet there: the line of metrics, and the counts behind it."""
+        number = whole["round"]
+        line = {key: value for key, value in whole.items() if key != BY_CLIENT}
+        if number not in self._written:
             self._metrics.append(line, sync=True)
-            self._written.add(line["round"])
+            self._written.add(number)
+        if whole.get(BY_CLIENT) and number not in self._told:
+            self._clients.append({"round": number, "clients": whole[BY_CLIENT]}, sync=True)
+            self._told.add(number)
 
     def finish(self) -> str:
         """Write the final model; returns its digest."""
         model = self._algorithm.global_model(self._state)
         meta = ModelMeta(run=self.store.run, round=self._meta.round)
         write_atomic(self.store.folder / "model.safetensors", encode_tensors(model, meta))
+        summary = summarize(
+            read_records(self._metrics.path), self.experiment.evaluation.personal_stage
+        )
+        write_atomic(self.store.folder / SUMMARY, msgspec.json.encode(summary) + b"\n")
         self.store.mark_finished()
         return digest(model)
 
@@ -217,6 +242,7 @@ class Keeper:
     def close(self) -> None:
         """Close the files."""
         self._metrics.close()
+        self._clients.close()
         self.events.close()
 
 

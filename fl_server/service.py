@@ -250,6 +250,7 @@ class Coordinator:
         if isinstance(message, Info):
             self._keeper.note_energy(message)
             self._conductor.tell("info", keep=False, **msgspec.to_builtins(message))
+            self._conductor.note_trained(message)
         self._feed(Heard(message, now))
 
     def _take_chunk(self, topic: str, chunk: Chunk, now: float) -> None:

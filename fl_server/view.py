@@ -110,6 +110,11 @@ class View:
         return self.closed[-1] if self.closed else {}
 
     @property
+    def round_seconds(self) -> tuple[float, ...]:
+        """How long the finished rounds took."""
+        return tuple(float(line["seconds"]) for line in self.closed)
+
+    @property
     def going_on(self) -> bool:
         """Whether a coordinator works on this run at this moment."""
         return bool(self.rounds) and not self.finished and self.coordinator is not False
@@ -117,7 +122,7 @@ class View:
     @property
     def seconds_left(self) -> float | None:
         """An estimate from the last rounds."""
-        recent = [float(line["seconds"]) for line in self.closed[-5:]]
+        recent = self.round_seconds[-5:]
         if not recent:
             return None
         return sum(recent) / len(recent) * (self.rounds - self.done)

@@ -46,6 +46,7 @@ PURE = (
     "fl_server/round_state.py",
     "fl_server/rounds.py",
     "fl_server/selection.py",
+    "fl_server/summary.py",
     "fl_server/tally.py",
     "fl_server/timeline.py",
     "fl_server/view.py",
