@@ -130,7 +130,10 @@ class _Acknowledged:
 
 
 class PahoLink:
-    """A Link over MQTT v5 with a persistent session and a last will for every connection."""
+    """A Link over MQTT v5 with a persistent session and a last will for every connection.
+
+    With `lasting=False` the broker remembers nothing of us while we are away.
+    """
 
     def __init__(
         self,
@@ -139,6 +142,8 @@ class PahoLink:
         subscribe: tuple[str, ...],
         will: Callable[[int], Packet] | None,
         keepalive: int = 10,
+        *,
+        lasting: bool = True,
     ) -> None:
         self.address = address
         self._subscribe = subscribe
@@ -153,12 +158,12 @@ class PahoLink:
         self._said_down = False
         self._client = self._make_client(client_id)
         connect = _properties(PacketTypes.CONNECT)
-        connect.SessionExpiryInterval = SESSION_SECONDS
+        connect.SessionExpiryInterval = SESSION_SECONDS if lasting else 0
         self._client.connect_async(
             address.host,
             address.port,
             keepalive=keepalive,
-            clean_start=False,
+            clean_start=not lasting,
             properties=connect,
         )
         self._client.loop_start()

@@ -4,7 +4,6 @@ for the agent, and its actions become effects. Decisions are in `agent.py`."""
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -69,10 +68,11 @@ from fl_client.agent_state import (
     UpdateStreamed,
 )
 from fl_client.downloads import Downloads
+from fl_client.gauges import Gauges
 from fl_client.identity import Identity
+from fl_client.old_runs import forget_old_runs
 
 TICK_SECONDS = 0.25
-KEEP_RUNS = 5
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +123,7 @@ class Daemon:
         )
         self._herald.use(self._link)
         self._pool = Pool(settings.workers, self._link.post)
+        self._gauges = Gauges(settings.state)
 
     def stop(self) -> None:
         """Ask the daemon to end; may be called from a signal handler."""
@@ -134,6 +135,7 @@ class Daemon:
             self._serve()
         finally:
             self._pool.release()
+            self._gauges.close()
             self._herald.say_farewell()
             self._link.close()
 
@@ -151,6 +153,8 @@ class Daemon:
                 self._step(StepLost(client, number, time.monotonic()))
             if time.monotonic() - ticked >= TICK_SECONDS:
                 ticked = time.monotonic()
+                self._herald.measure(self._gauges.telemetry)
+                self._gauges.tick(self._jobs)
                 if self._herald.tick():
                     self._begin()
                 self._step(Tick(ticked))
@@ -239,7 +243,8 @@ class Daemon:
                     log.error("client %d, round %d: %s", job.client, job.round, problem)
                 self._step(JobFailed(job, problem, now))
             case TurnDone(job=number) if number in self._jobs:
-                self._take_done(self._jobs.pop(number), item, now)
+                joules = self._gauges.ended(number, self._jobs)
+                self._take_done(self._jobs.pop(number), item, joules, now)
 
     def _take_prepared(self, run: str, problem: str, now: float) -> None:
         if self._preparing is None or self._preparing[0].run != run:
@@ -264,7 +269,7 @@ class Daemon:
             )
         )
 
-    def _take_done(self, job: Job, done: TurnDone, now: float) -> None:
+    def _take_done(self, job: Job, done: TurnDone, joules: float | None, now: float) -> None:
         if done.metrics is not None:
             self._step(Tested(job, done.metrics, now))
             return
@@ -274,6 +279,7 @@ class Daemon:
             seconds=done.seconds,
             bytes=done.bytes,
             samples=done.samples,
+            joules=joules,
         )
         log.info("client %d, round %d: trained in %.1f s", job.client, job.round, done.seconds)
         self._step(Trained(job, info, now))
@@ -310,7 +316,8 @@ class Daemon:
             case SendUpdate(client, number):
                 self._link.stream(f"{client} {number}", self._packets(client, number))
             case Publish(message):
-                self._link.publish(packet(self._settings.federation, message))
+                stamped = self._gauges.stamp(message)
+                self._link.publish(packet(self._settings.federation, stamped))
             case Prune(client, keep):
                 assert self._store is not None
                 self._store.prune(client, keep)
@@ -329,7 +336,7 @@ class Daemon:
             self._step(OpenFailed(detail.run, time.monotonic()))
             return
         folder = self._settings.state / "runs" / detail.run
-        _forget_old_runs(folder)
+        forget_old_runs(folder)
         self._preparing = (StepStore(folder, detail.run), experiment)
         self._pool.release()
         self._pool.prepare(
@@ -344,6 +351,7 @@ class Daemon:
 
     def _start(self, job: Job) -> None:
         assert self._store is not None
+        self._gauges.tick(self._jobs)
         self._next_job += 1
         self._jobs[self._next_job] = job
         run, private = self._store.run, ""
@@ -375,15 +383,6 @@ class Daemon:
             return
         for chunk in cut(blob, run=store.run, number=number, client=client):
             yield packet(self._settings.federation, chunk)
-
-
-def _forget_old_runs(folder: Path) -> None:
-    """Make room: only this run and the last few before it stay on disk."""
-    others = [path for path in folder.parent.glob("*") if path != folder]
-    others.sort(key=lambda path: path.stat().st_mtime)
-    for path in others[:-KEEP_RUNS]:
-        log.info("forgetting the state of old run %s", path.name)
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def check_broker(address: Address) -> None:

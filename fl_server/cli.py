@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -23,13 +24,19 @@ from fl_server.cli_options import (
     overrides_option,
     place_options,
     run_option,
+    web_option,
 )
 from fl_server.cli_report import report
 from fl_server.cli_sweep import sweep
 from fl_server.cli_train import algorithms, central
+from fl_server.cli_watch import status, watch
+from fl_server.web import read_place
 
 
-@click.group(cls=Commands, commands=[data, central, algorithms, report, sweep])
+@click.group(
+    cls=Commands,
+    commands=[data, central, algorithms, report, sweep, watch, status],
+)
 @version_option()
 def main() -> None:
     """The coordinator side of fedbed: runs federated-learning experiments.
@@ -44,6 +51,7 @@ def main() -> None:
 @overrides_option
 @broker_options
 @run_option
+@web_option
 @place_options
 def run(
     file: Path,
@@ -52,6 +60,7 @@ def run(
     credentials: Path | None,
     federation: str,
     name: str | None,
+    web: str | None,
     place: launch.Place,
 ) -> None:
     """Run an experiment on the boards that are connected to a broker.
@@ -63,6 +72,7 @@ def run(
     address = read_address(broker, credentials)
     check_name(federation, "--federation")
     probe(address)  # before a run folder is made
+    place = _with_page(place, web)
     store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.run(place, store, address, federation))
 
@@ -72,6 +82,7 @@ def run(
 @click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
               help="How long to wait for a broker that does not answer.")  # fmt: skip
 @broker_options
+@web_option
 @place_options
 def resume(
     name: str,
@@ -79,6 +90,7 @@ def resume(
     broker: str,
     credentials: Path | None,
     federation: str,
+    web: str | None,
     place: launch.Place,
 ) -> None:
     """Go on with a run that was interrupted, killed or unplugged.
@@ -86,6 +98,7 @@ def resume(
     \b
     Example: fl-server resume demo-3 --broker 192.168.1.10
     """
+    place = _with_page(place, web)
     store = launch.find_run(place, Path(name).name)
     address = read_address(broker, credentials)
     check_name(federation, "--federation")
@@ -103,6 +116,7 @@ def resume(
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
               help="Let things go wrong as this script says (see docs/faults.md).")  # fmt: skip
 @run_option
+@web_option
 @place_options
 def lab(
     file: Path,
@@ -111,6 +125,7 @@ def lab(
     workers: int,
     faults: Path | None,
     name: str | None,
+    web: str | None,
     place: launch.Place,
 ) -> None:
     """Run an experiment on this machine: a private broker, boards as processes, and all.
@@ -122,9 +137,10 @@ def lab(
     experiment = load_experiment(file, overrides)
     require_dataset(experiment.data.dataset)
     script = launch.read_script(faults, boards, experiment.data.clients) if faults else None
+    place = _with_page(place, web)
     store = launch.find_or_create(place, experiment, name)
     if script is not None:
-        _exit(finished=launch.faulty_lab(store, script, boards=boards, workers=workers))
+        _exit(finished=launch.faulty_lab(place, store, script, boards=boards, workers=workers))
     _exit(finished=launch.lab(place, store, boards=boards, workers=workers))
 
 
@@ -182,6 +198,10 @@ def check(file: Path, overrides: tuple[str, ...]) -> None:
     Example: fl-server check examples/demo.toml
     """
     click.echo(write_text(load_experiment(file, overrides)), nl=False)
+
+
+def _with_page(place: launch.Place, web: str | None) -> launch.Place:
+    return place if web is None else dataclasses.replace(place, web=read_place(web))
 
 
 def _exit(*, finished: bool) -> None:

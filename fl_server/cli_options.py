@@ -49,6 +49,10 @@ broker_options = together(
     click.option("--federation", default="fl", show_default=True,
                  help="First level of all topics."),
 )  # fmt: skip
+web_option = click.option(
+    "--web", is_flag=False, flag_value="127.0.0.1:8765", default=None, metavar="[HOST:PORT]",
+    help="Serve a page for browsers; beyond this machine its URL has a token.",
+)  # fmt: skip
 
 
 def place_options(function: F) -> F:

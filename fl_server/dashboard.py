@@ -34,6 +34,7 @@ COLOURS = {
 }
 LIVE_ONLY = ("info", "presence", "tested")
 _SHOWN_BOARDS = 16
+_SHOWN_NOTES = 6
 
 
 class Screen:
@@ -152,7 +153,8 @@ def describe(view: View, fact: Mapping[str, Any]) -> str:
                 f"{percent(fact['accuracy_l2'])} after own training"
             )
         case "finished":
-            return f"{fact['reason']}; model {fact['digest']}"
+            model = f"; model {fact['digest']}" if fact.get("digest") else ""
+            return f"{fact['reason']}{model}"
         case "interrupted":
             return "interrupted"
         case "broker_up":
@@ -174,7 +176,7 @@ def _left(view: View) -> str:
 def draw(view: View, now: float) -> RenderableType:
     """Everything at a glance."""
     parts = [_progress(view, now), _boards(view, now), _accuracy(view), _traffic(view)]
-    for note in view.notes:
+    for note in view.notes[-_SHOWN_NOTES:]:
         style = "yellow" if note.loud else "dim"
         parts.append(Text(f"  {_clock(note.time)}  {note.text}", style=style))
     return Panel(Group(*parts), title=f"[bold]{view.title}", title_align="left")
@@ -201,7 +203,7 @@ def _boards(view: View, now: float) -> RenderableType:
     for name in ("board", "state", "clients"):
         table.add_column(name)
     table.add_column("now", ratio=1)
-    for name in ("updates", "seen"):
+    for name in ("hardware", "updates", "seen"):
         table.add_column(name, justify="right")
     names = sorted(view.boards, key=lambda name: (view.boards[name].here, _natural(name)))
     for name in names[:_SHOWN_BOARDS]:
@@ -210,12 +212,26 @@ def _boards(view: View, now: float) -> RenderableType:
         sent = f"{len(mine & view.safe)}/{len(mine)}" if mine else "-"
         state = Text(board.doing, style=COLOURS.get(board.doing, ""))
         seen = f"{max(0.0, now - board.seen):.0f} s" if board.seen else "-"
-        table.add_row(name, state, show_ids(board.clients), _doing(board), sent, seen)
+        clients, hardware = show_ids(board.clients), _hardware(board)
+        table.add_row(name, state, clients, _doing(board), hardware, sent, seen)
     if len(names) > _SHOWN_BOARDS:
-        table.add_row(f"+{len(names) - _SHOWN_BOARDS} more", "", "", "", "", "")
+        table.add_row(f"+{len(names) - _SHOWN_BOARDS} more")
     if not names:
-        table.add_row(Text("no board yet", style="yellow"), "", "", "", "", "")
+        table.add_row(Text("no board yet", style="yellow"))
     return table
+
+
+def _hardware(board: BoardView) -> Text:
+    """Temperature and memory, as far as the board has told them."""
+    told = board.telemetry
+    words = []
+    if told.get("throttled"):
+        words.append("throttled")
+    if told.get("celsius") is not None:
+        words.append(f"{told['celsius']:.0f} °C")
+    if told.get("memory_total"):
+        words.append(f"{100 * told.get('memory_used', 0) / told['memory_total']:.0f} % mem")
+    return Text(" ".join(words), style="yellow" if told.get("throttled") else "dim")
 
 
 def _doing(board: BoardView) -> Text:
@@ -288,6 +304,14 @@ def show_summary(view: View) -> None:
     for line in _in_words(Path(view.folder)):
         console.print(line)
     console.print(f"results: {view.folder}/ (metrics.jsonl, events.jsonl, model.safetensors)")
+
+
+def show_status(view: View) -> None:
+    """Print how things are, once."""
+    console = Console(highlight=False)
+    if not view.run:
+        console.print("no experiment was ever started here", markup=False)
+    console.print(draw(view, time.time()))
 
 
 def _in_words(folder: Path) -> list[str]:

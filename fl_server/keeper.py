@@ -22,7 +22,7 @@ from common.config import Experiment
 from common.encodings import restored
 from common.errors import ProtocolError
 from common.journal import Journal, read_records
-from common.messages import ClientMetrics
+from common.messages import ClientMetrics, Info
 from common.storage import write_atomic
 from fl_server.round_state import Close, Open
 from fl_server.start import starting_model
@@ -153,6 +153,11 @@ class Keeper:
             raise ProtocolError("a part of the model has no weight")
         self.store.save_update(number, client, blob)
 
+    def note_energy(self, info: Info) -> None:
+        """Take the energy of a client's training in the open round."""
+        if info.joules is not None and info.round == self._opened:
+            self.tally.spend(info.client, info.joules)
+
     def count(self, metrics: ClientMetrics) -> None:
         """Take a client's counts for the open round."""
         self.tally.count(metrics)
@@ -190,6 +195,7 @@ class Keeper:
             "aggregate_seconds": round(time.monotonic() - began, 3),
             "bytes_up": self.tally.bytes_up,
             "bytes_down": self.tally.bytes_down,
+            "energy_joules": self.tally.energy_joules,
             "time": round(time.time(), 3),
         }
         self._meta = CheckpointMeta(
@@ -224,6 +230,10 @@ class Keeper:
         write_atomic(self.store.folder / SUMMARY, msgspec.json.encode(summary) + b"\n")
         self.store.mark_finished()
         return digest(model)
+
+    def lines(self) -> list[Line]:
+        """What is known of every finished round, the last one untested as yet."""
+        return [*read_records(self._metrics.path), self.last_record()]
 
     def last_record(self) -> Line:
         """The training record of the last finished round."""

@@ -23,6 +23,7 @@ from common.ids import check_name
 from common.logs import HUMAN
 from common.shards import has_shards
 from common.storage import FolderLock
+from fl_server import web
 from fl_server.conductor import Fact
 from fl_server.dashboard import (
     Lines,
@@ -60,6 +61,7 @@ class Place:
     style: Style = "screen"
     tensorboard: bool = False
     display: Callable[[str], Screen | Lines] | None = None
+    web: web.Place | None = None
 
     @property
     def shards(self) -> Path:
@@ -119,7 +121,10 @@ def run(place: Place, store: RunStore, address: Address, federation: str) -> boo
         return True
     with _at_work(place, store) as work:
         coordinator = Coordinator(store, address, federation=federation, observe=work.observe)
-        with _stopped_by_signals(coordinator.stop):
+        with (
+            _shown(place, address, federation, work.observe),
+            _stopped_by_signals(coordinator.stop),
+        ):
             finished = coordinator.run()
     return _conclude(
         place,
@@ -136,7 +141,7 @@ def lab(place: Place, store: RunStore, *, boards: int, workers: int) -> bool:
     check_boards(folder, clients, boards)
     with _at_work(place, store) as work:
         with Lab(folder, clients, boards, workers) as testbed:
-            finished = _coordinate(testbed, store, work)
+            finished = _coordinate(testbed, place, store, work)
         if finished:
             keep_only_logs(folder)
     again = f"{store.folder}/experiment.toml --run {store.folder.name} --runs {place.runs}"
@@ -147,7 +152,7 @@ def lab(place: Place, store: RunStore, *, boards: int, workers: int) -> bool:
 def run_in(testbed: Lab, place: Place, store: RunStore) -> bool:
     """A run on the boards of a lab that stays; False if it was interrupted."""
     with _at_work(place, store) as work:
-        finished = _coordinate(testbed, store, work)
+        finished = _coordinate(testbed, place, store, work)
     return _conclude(place, work, finished=finished, how="the same command again")
 
 
@@ -158,20 +163,29 @@ def check_boards(folder: Path, clients: Sequence[int], boards: int) -> None:
         raise UsageError(f"{folder} was started with {earlier} boards; go on with as many")
 
 
-def _coordinate(testbed: Lab, store: RunStore, work: _Work) -> bool:
+def _coordinate(testbed: Lab, place: Place, store: RunStore, work: _Work) -> bool:
     coordinator = Coordinator(store, testbed.address, federation="fl", observe=work.observe)
-    with _watched(testbed, coordinator), _stopped_by_signals(coordinator.stop):
+    with (
+        _shown(place, testbed.address, "fl", work.observe),
+        _watched(testbed, coordinator),
+        _stopped_by_signals(coordinator.stop),
+    ):
         return coordinator.run()
 
 
-def faulty_lab(store: RunStore, script: Script, *, boards: int, workers: int) -> bool:
+def faulty_lab(
+    place: Place, store: RunStore, script: Script, *, boards: int, workers: int
+) -> bool:
     """The whole testbed here, while a script's faults happen to it; False if interrupted."""
     participants = participants_of(store.experiment())
     folder = store.folder / "lab"
     display = Lines(store.folder.name)
     with Lab(folder, participants, boards, workers, relayed=True) as testbed:
         troubled = FaultyLab(store, testbed, script, display.say)
-        with _stopped_by_signals(troubled.stop):
+        with (
+            _shown(place, testbed.address, "fl", display.observe),
+            _stopped_by_signals(troubled.stop),
+        ):
             finished = troubled.run()
     if finished:
         keep_only_logs(folder)
@@ -228,6 +242,20 @@ def _at_work(place: Place, store: RunStore) -> Iterator[_Work]:
             handler.close()
             if event_file is not None:
                 event_file.close()
+
+
+@contextmanager
+def _shown(
+    place: Place, address: Address, federation: str, observe: Callable[[Fact], None]
+) -> Iterator[None]:
+    """The run on a web page, if somebody wants that."""
+    if place.web is None:
+        yield
+        return
+    with web.serving(place.web, address, federation) as served:
+        text = f"the page is at {served.url}"
+        observe({"event": "web", "text": text, "time": time.time()})
+        yield
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from common.messages import (
 from common.topics import Packet, packet, parse, server_subscriptions, unpack, weights_topic
 from fl_server import rounds
 from fl_server.conductor import Conductor, Observer, policy_of, resume_state
+from fl_server.history import History, both
 from fl_server.keeper import Keeper
 from fl_server.round_state import (
     Event,
@@ -90,7 +91,9 @@ class Coordinator:
         )
         policy = policy_of(store.run, experiment)
         state = resume_state(self._keeper, incarnation)
-        self._conductor = Conductor(self._keeper, policy, state, self, observe)
+        self._history = History(self._keeper.lines())
+        watched = both(self._history.observe, observe)
+        self._conductor = Conductor(self._keeper, policy, state, self, watched)
         claim = first_claim(
             COORDINATOR,
             instance=store.run,
@@ -123,6 +126,7 @@ class Coordinator:
         finally:
             if finished:
                 self._clear_weights()
+            self._herald.recall(self._history.lines)
             self._herald.say_farewell()
             self._link.close(timeout=5.0, forget_session=finished)
             self._keeper.close()
@@ -140,6 +144,7 @@ class Coordinator:
             now = time.monotonic()
             if now - ticked >= TICK_SECONDS:
                 ticked = now
+                self._herald.recall(self._history.lines)
                 if self._herald.tick():
                     self._begin()
                 self._feed(Tick(now))
@@ -222,6 +227,7 @@ class Coordinator:
             connected=message.connected,
             clients=message.clients,
             host=message.host,
+            telemetry=msgspec.to_builtins(message.telemetry),
         )
         self._feed(Heard(message, now))
 
@@ -242,6 +248,7 @@ class Coordinator:
             return
         self._keeper.tally.bytes_up += size
         if isinstance(message, Info):
+            self._keeper.note_energy(message)
             self._conductor.tell("info", keep=False, **msgspec.to_builtins(message))
             self._conductor.note_trained(message)
         self._feed(Heard(message, now))

@@ -23,10 +23,20 @@ class Tally:
     trained: dict[int, float] = field(default_factory=dict)  # client -> seconds of its training
     bytes_up: int = 0
     bytes_down: int = 0
+    joules: dict[int, float] = field(default_factory=dict)
 
     def count(self, metrics: ClientMetrics) -> None:
         """Take a client's counts."""
         self.metrics.setdefault(metrics.client, metrics)
+
+    def spend(self, client: int, joules: float) -> None:
+        """Take the energy of a client's training."""
+        self.joules.setdefault(client, joules)
+
+    @property
+    def energy_joules(self) -> float | None:
+        """The energy of all trainings that was measured; None where no board measures it."""
+        return round(sum(self.joules.values()), 3) if self.joules else None
 
     def accuracies(self, epsilon: float = EPSILON) -> dict[str, Value]:
         """What all clients' counts say together, for each stage.

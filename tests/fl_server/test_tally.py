@@ -120,3 +120,12 @@ def test_loss_is_weighted_by_samples() -> None:
 def test_without_updates_there_is_no_loss() -> None:
     assert mean_loss([]) is None
     assert mean_loss([meta(None, 10)]) is None
+
+
+def test_energy_is_known_as_soon_as_one_board_measures_it_and_counts_once() -> None:
+    tally = Tally()
+    assert tally.energy_joules is None
+    tally.spend(3, 10.5)
+    tally.spend(3, 10.5)
+    tally.spend(4, 1.0)
+    assert tally.energy_joules == 11.5
