@@ -20,7 +20,6 @@ from common.arrays import Array, Arrays, digest
 from common.blueprint import algorithm_of, server_of
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment
-from common.encodings import restored
 from common.errors import ProtocolError
 from common.journal import Journal, read_records
 from common.messages import ClientMetrics
@@ -129,13 +128,8 @@ class Keeper:
             self._base = (number, decode_tensors(self.download(number), ModelMeta, encoding)[0])
         return self._base[1]
 
-    def _decode_update(self, number: int, blob: bytes) -> tuple[dict[str, Array], UpdateMeta]:
-        """An update of the open round; if its encoding loses something, it is a difference."""
-        encoding = self.experiment.communication.encoding
-        arrays, meta = decode_tensors(blob, UpdateMeta, encoding)
-        if encoding != "float32":
-            arrays = restored(arrays, self._sent(number))
-        return arrays, meta
+    def _decode_update(self, blob: bytes) -> tuple[dict[str, Array], UpdateMeta]:
+        return decode_tensors(blob, UpdateMeta, self.experiment.communication.encoding)
 
     @property
     def largest_update(self) -> int:
@@ -147,7 +141,7 @@ class Keeper:
 
         With its digest given, it is already in the store's file for its parts.
         """
-        arrays, meta = self._decode_update(number, blob)
+        arrays, meta = self._decode_update(blob)
         if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
             raise ProtocolError("the update belongs to another client, round or run")
         check_arrays(arrays, self._expected)
@@ -167,7 +161,7 @@ class Keeper:
         """A safe update of the open round: from memory if it is still there, else from disk."""
         if client in self._recent:
             return self._recent[client]
-        return self._decode_update(number, self.store.load_update(number, client))
+        return self._decode_update(self.store.load_update(number, client))
 
     def count(self, metrics: ClientMetrics) -> None:
         """Take a client's counts for the open round."""
