@@ -1,7 +1,7 @@
 """Light boards: they speak the whole protocol and return every model at once, without torch.
 
-As a program: `python -m bench.light PORT FIRST BOARDS CLIENTS` is that many boards in one process
-(a thread of paho's each), the first of them with client FIRST, each with CLIENTS clients.
+As a program: `python -m bench.light PORT FIRST BOARDS CLIENTS` is BOARDS boards in one
+process (a thread of paho's each) with CLIENTS clients each, the first of them client FIRST.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from common.errors import ProtocolError
 from common.herald import Herald, first_claim
 from common.link import Arrived, PahoLink, Up
 from common.messages import Chunk, ClientMetrics, Connected, Count, CurrentRound, Selected
-from common.topics import Packet, packet, subscriptions, unpack
+from common.topics import Packet, board_subscriptions, packet, unpack
 from fl_client.downloads import Downloads
 
 TICK_SECONDS = 0.5
@@ -34,7 +34,7 @@ class LightBoard:
         self._clients = clients
         self._downloads = Downloads(folder)
         self._herald = Herald("fl", first_claim(name, instance=name, starts=1, clients=clients))
-        topics = subscriptions("fl", "board")
+        topics = board_subscriptions("fl", clients)
         self._link = PahoLink(address, f"light-{name}", topics, self._herald.will)
         self._herald.use(self._link)
         self._current: CurrentRound | None = None

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from bench.figures import Effort, Figure, figure
-from bench.testbed import PROTOCOL_ONLY, environment, process, write_experiment
-from fl_server.lab import Lab
+from bench.testbed import PROTOCOL_ONLY, environment, own_broker, process, write_experiment
 
 MODEL, BOARDS = 25_000_000, 4
 ALLOWED = 4 * MODEL + 100_000_000
@@ -26,8 +25,8 @@ def measure(folder: Path, effort: Effort) -> list[Figure]:
             "data": {"clients": clients, "partition": "iid"},
         },
     )
-    with Lab(folder / "lab", (), 1, 1) as lab:
-        port = str(lab.address.port)
+    with own_broker(folder / "broker") as address:
+        port = str(address.port)
         with process("-m", "bench.light", port, "0", str(BOARDS), str(clients // BOARDS)):
             peak = _coordinator_peak(folder, experiment, port)
     return [

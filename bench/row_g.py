@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Effort, Figure, figure, median, rounded
-from bench.testbed import PROTOCOL_ONLY, coordinate, process, round_times, run_lab
+from bench.testbed import PROTOCOL_ONLY, coordinate, own_broker, process, round_times, run_lab
 from common.experiment_file import parse_experiment
-from fl_server.lab import Lab
 
 SELECTED = 6
 
@@ -51,10 +50,10 @@ def _boards(folder: Path, effort: Effort) -> Figure:
     times: dict[int, list[float]] = {}
     for size in sizes:
         experiment = parse_experiment(_experiment(size, effort.pick(8, 4)))
-        with Lab(folder / f"lab-{size}", (), 1, 1) as lab:
-            words = ("-m", "bench.light", str(lab.address.port), "0", str(size), "1")
+        with own_broker(folder / f"broker-{size}") as address:
+            words = ("-m", "bench.light", str(address.port), "0", str(size), "1")
             with process(*words):
-                run = coordinate(folder / "runs", f"boards-{size}", experiment, lab.address)
+                run = coordinate(folder / "runs", f"boards-{size}", experiment, address)
         times[size] = round_times(run)
     models = (sizes[-1] + SELECTED) / (sizes[0] + SELECTED)
     return figure(

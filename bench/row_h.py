@@ -13,16 +13,15 @@ from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from bench.figures import Effort, Figure, figure, interleaved, median, rounded
-from bench.testbed import environment, process
-from fl_server.lab import Lab
+from bench.testbed import environment, own_broker, process
 
 PATIENCE = 60.0
 
 
 def measure(folder: Path, effort: Effort) -> list[Figure]:
     """Both figures."""
-    with Lab(folder / "lab", (), 1, 1) as lab:
-        daemons = _Daemons(folder, lab.address.port)
+    with own_broker(folder / "broker") as address:
+        daemons = _Daemons(folder, address.port)
         found = interleaved(
             {"daemon": daemons.start, "import torch": _import_torch}, effort.pick(7, 3)
         )

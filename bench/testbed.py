@@ -11,6 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from broker.config import BrokerConfig
+from broker.process import Broker, free_port
 from common.address import Address
 from common.config import Experiment
 from common.experiment_file import parse_experiment, write_text
@@ -78,6 +80,13 @@ def process(*arguments: str, **more: Any) -> Iterator[subprocess.Popen[bytes]]: 
                 started.wait(10)
             except subprocess.TimeoutExpired:
                 started.kill()
+
+
+@contextmanager
+def own_broker(folder: Path) -> Iterator[Address]:
+    """A broker without boards."""
+    with Broker(BrokerConfig(port=free_port()), folder) as broker:
+        yield Address(broker.host, broker.port)
 
 
 def coordinate(runs: Path, name: str, experiment: Experiment, address: Address) -> Path:
