@@ -63,10 +63,13 @@ class _Daemons:
         self._ear = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
         self._ear.on_message = lambda _c, _d, message: self._heard.put(message.topic)
         self._ear.on_subscribe = lambda *_: self._heard.put("subscribed")
+        self._ear.on_connect = self._subscribe
         self._ear.connect("127.0.0.1", port)
-        self._ear.subscribe("fl/client/connected/+", qos=1)
         self._ear.loop_start()
         self._wait_for("subscribed")
+
+    def _subscribe(self, *_: object) -> None:
+        self._ear.subscribe("fl/client/connected/+", qos=1)
 
     def _wait_for(self, word: str) -> None:
         while self._heard.get(timeout=PATIENCE) != word:

@@ -46,9 +46,14 @@ def weighted_mean(items: Iterable[tuple[Arrays, Mapping[str, float]]]) -> dict[s
             _add(total[name], array, share)
             weight[name] += share
     return {
-        name: (array / weight[name]).astype(kinds[name]) if name in weight else array
+        name: _divided(array, weight[name]).astype(kinds[name]) if name in weight else array
         for name, array in total.items()
     }
+
+
+def _divided(total: Array, weight: float) -> Array:
+    total /= weight  # in place: a copy would double the memory of the sums
+    return total
 
 
 def _add(total: Array, array: Array, share: float) -> None:
