@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 SESSION_SECONDS = 24 * 3600
 WILL_DELAY_SECONDS = 2
+RECEIVE_AT_ONCE = 16  # messages that wait for us to confirm them: bounds our memory
 WINDOW = 8  # parts of a stream on their way at once: bounds memory and everybody's delay
 # A packet above the broker's limit (see `broker.config`) makes it hang up, and paho sends the
 # packet again after every reconnect: nothing else would ever get through.
@@ -159,6 +160,7 @@ class PahoLink:
         self._client = self._make_client(client_id)
         connect = _properties(PacketTypes.CONNECT)
         connect.SessionExpiryInterval = SESSION_SECONDS if lasting else 0
+        connect.ReceiveMaximum = RECEIVE_AT_ONCE
         self._client.connect_async(
             address.host,
             address.port,

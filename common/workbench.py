@@ -35,7 +35,6 @@ from common.blueprint import (
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment, TrainingSection
 from common.device import device
-from common.encodings import difference
 from common.messages import ClientMetrics, Count, Stage
 from common.networks import Network, extract, load
 from common.optimizers import learning_rate
@@ -104,10 +103,9 @@ class Workbench:
         weights = self._weights(Path(order.download))
         bench = self._client(client, number, progress)
         state = self._state(bench, order.base, weights)
-        download = weights
         if order.private:
-            download = {**weights, **self._read(Path(order.private))}
-        trained = self.algorithm.client_update(bench, state, download)
+            weights = {**weights, **self._read(Path(order.private))}
+        trained = self.algorithm.client_update(bench, state, weights)
         counts = union = None
         if "L2" in self.experiment.evaluation.stages:
             counts = _count(trained.personal, bench.shard.test)
@@ -123,10 +121,7 @@ class Workbench:
             loss=trained.loss,
             values=dict(trained.values),
         )
-        encoding, arrays = self.experiment.communication.encoding, trained.arrays
-        if encoding != "float32":
-            arrays = difference(arrays, weights)
-        update = encode_tensors(arrays, meta, encoding)
+        update = encode_tensors(trained.arrays, meta, self.experiment.communication.encoding)
         state = {**trained.state, **bench.memory}
         self._steps.write(
             client, number, state=state, update=update, counts=counts, union=union

@@ -375,13 +375,13 @@ class Daemon:
         if store is None:
             return
         try:
-            blob = store.update(client, number)
+            blob, digest = store.update(client, number), store.record(client, number).update
         except StoreError as error:
             log.warning("discarded a step: %s", error)
             store.prune(client, store.rounds(client) - {number})
             self._lost.append((client, number))
             return
-        for chunk in cut(blob, run=store.run, number=number, client=client):
+        for chunk in cut(blob, run=store.run, number=number, client=client, digest=digest):
             yield packet(self._settings.federation, chunk)
 
 

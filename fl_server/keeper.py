@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 import msgspec
+import numpy as np
 
 from common.algorithms.base import Update
 from common.arrays import Array, Arrays, digest
 from common.blueprint import algorithm_of, server_of
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment
-from common.encodings import restored
 from common.errors import ProtocolError
 from common.journal import Journal, read_records
 from common.messages import ClientMetrics, Info
@@ -30,6 +30,7 @@ from fl_server.store import CheckpointMeta, RunStore
 from fl_server.summary import summarize
 from fl_server.tally import Tally, mean_loss, mean_values
 
+RECENT_BYTES = 48 * 1024**2  # of updates that aggregation need not read again
 Line = dict[str, Any]  # one JSON object of metrics.jsonl
 BY_CLIENT = "by_client"  # in a checkpoint, the line of clients.jsonl goes with that of metrics
 SUMMARY = "summary.json"
@@ -63,6 +64,9 @@ class Keeper:
         self._told = {line["round"] for line in read_records(self._clients.path)}
         self.events = Journal(store.folder / "events.jsonl")
         self._state, self._meta = self._load()
+        expected = self._algorithm.expects(server_of(experiment), self._broadcast)
+        self._expected = {name: _outline(array) for name, array in expected.items()}
+        self._recent: dict[int, tuple[dict[str, Array], UpdateMeta]] = {}
 
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
         found = self.store.load_checkpoint()
@@ -124,26 +128,20 @@ class Keeper:
             self._base = (number, decode_tensors(self.download(number), ModelMeta, encoding)[0])
         return self._base[1]
 
-    def decode_update(self, number: int, blob: bytes) -> tuple[dict[str, Array], UpdateMeta]:
-        """An update of the open round; if its encoding loses something, it is a difference."""
-        encoding = self.experiment.communication.encoding
-        arrays, meta = decode_tensors(blob, UpdateMeta, encoding)
-        if encoding != "float32":
-            arrays = restored(arrays, self._sent(number))
-        return arrays, meta
+    def _decode_update(self, blob: bytes) -> tuple[dict[str, Array], UpdateMeta]:
+        return decode_tensors(blob, UpdateMeta, self.experiment.communication.encoding)
 
     @property
     def largest_update(self) -> int:
         """How many bytes an update may have."""
         return 4 * sum(array.nbytes for array in self._expected.values()) + 1024 * 1024
 
-    @property
-    def _expected(self) -> Arrays:
-        return self._algorithm.expects(server_of(self.experiment), self._broadcast)
+    def accept(self, number: int, client: int, blob: bytes, digest: str = "") -> None:
+        """Check an update and keep it for good; ProtocolError if it cannot be used.
 
-    def accept(self, number: int, client: int, blob: bytes) -> None:
-        """Check an update and keep it for good; ProtocolError if it cannot be used."""
-        arrays, meta = self.decode_update(number, blob)
+        With its digest given, it is already in the store's file for its parts.
+        """
+        arrays, meta = self._decode_update(blob)
         if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
             raise ProtocolError("the update belongs to another client, round or run")
         check_arrays(arrays, self._expected)
@@ -151,7 +149,19 @@ class Keeper:
             raise ProtocolError(f"weights {meta.weights} are not positive numbers")
         if not {name.split(".", 1)[0] for name in arrays} <= meta.weights.keys():
             raise ProtocolError("a part of the model has no weight")
-        self.store.save_update(number, client, blob)
+        if digest:
+            self.store.adopt_update(number, client, digest)
+        else:
+            self.store.save_update(number, client, blob)
+        held = sum(a.nbytes for arrays, _ in self._recent.values() for a in arrays.values())
+        if held + len(blob) <= RECENT_BYTES:
+            self._recent[client] = (arrays, meta)
+
+    def update(self, number: int, client: int) -> tuple[dict[str, Array], UpdateMeta]:
+        """A safe update of the open round: from memory if it is still there, else from disk."""
+        if client in self._recent:
+            return self._recent[client]
+        return self._decode_update(self.store.load_update(number, client))
 
     def note_energy(self, info: Info) -> None:
         """Take the energy of a client's training in the open round."""
@@ -170,6 +180,7 @@ class Keeper:
         if close.training:
             self._aggregate(close, seconds, whole)
         self._append(whole)
+        self._recent.clear()
         self.store.close_round(close.number)
         return line
 
@@ -246,6 +257,11 @@ class Keeper:
         self.events.close()
 
 
+def _outline(array: Array) -> Array:
+    """Shape and kind of an array, without its memory."""
+    return np.broadcast_to(np.zeros((), array.dtype), array.shape)
+
+
 class _Updates(Sequence[Update]):
     """The updates of a round in ascending order of client id, loaded one at a time."""
 
@@ -274,8 +290,7 @@ class _Updates(Sequence[Update]):
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
         client = self._clients[index]
-        blob = self._keeper.store.load_update(self._number, client)
-        arrays, meta = self._keeper.decode_update(self._number, blob)
+        arrays, meta = self._keeper.update(self._number, client)
         self._metas[client] = meta
         return Update(client, arrays, meta.weights)
 

@@ -299,12 +299,12 @@ class Coordinator:
             blob = assembly.take()
         except ProtocolError as error:
             self._drop("receive_weights", assembly.header.size, str(error))
-            return
-        finally:
             assembly.discard()
+            return
         try:
-            self._keeper.accept(number, client, blob)
+            self._keeper.accept(number, client, blob, assembly.header.digest)
         except ProtocolError as error:
+            assembly.discard()
             self._feed(Rejected(client, number, str(error), now))
             return
         self._conductor.tell("update", client=client, round=number, bytes=len(blob))
