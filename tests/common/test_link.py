@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import signal
 import subprocess
@@ -13,11 +14,9 @@ from typing import TypeVar
 
 import pytest
 
-from broker.accounts import add_account
-from broker.config import BrokerConfig
 from broker.process import Broker, free_port
 from common.address import Address, probe
-from common.credentials import read_address
+from common.credentials import reach
 from common.errors import BrokerError
 from common.link import (
     MAX_PAYLOAD,
@@ -32,6 +31,7 @@ from common.link import (
     Up,
 )
 from common.topics import Packet
+from tests.conftest import Guarded
 
 PATIENCE = 20.0
 H = TypeVar("H", bound=Happening)
@@ -126,6 +126,7 @@ CHILD = """
 import sys
 from common.link import Address, PahoLink, Up
 from common.topics import Packet
+from tests.conftest import Guarded
 port, federation = int(sys.argv[1]), sys.argv[2]
 link = PahoLink(
     Address("127.0.0.1", port), federation + "-child", subscribe=(federation + "/x",),
@@ -236,21 +237,13 @@ def test_after_the_broker_was_killed_the_link_comes_back_by_itself(
     assert wait_for(link, Streamed) == Streamed("s")
 
 
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Broker]:
-    folder = tmp_path / "guarded"
-    add_account(folder, "attic")
-    with Broker(BrokerConfig(port=free_port(), accounts=True), folder) as running:
-        yield running
-
-
 def test_the_right_password_opens_and_a_wrong_one_is_refused_for_good(
-    guarded: Broker, federation: str, links: ExitStack
+    guarded: Guarded, federation: str, links: ExitStack
 ) -> None:
-    place = f"{guarded.host}:{guarded.port}"
-    right = read_address(place, guarded.folder / "accounts" / "attic.toml")
+    bundle = guarded.bundle("attic", "0", federation=federation)
+    right = reach(None, bundle, None, "board").address
     assert wait_for(links.enter_context(open_link(right, federation)), Up) == Up(1)
-    wrong = Address(guarded.host, guarded.port, "attic", "wrong")
+    wrong = dataclasses.replace(right, password="wrong")
     link = links.enter_context(open_link(wrong, federation))
     assert wait_for(link, Refused) == Refused("not authorized")
 
