@@ -18,7 +18,7 @@ from common.blueprint import algorithm_of, first_model, server_of
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment
 from common.encodings import restored
-from common.errors import ProtocolError
+from common.errors import ProtocolError, StrayUpdateError
 from common.journal import Journal, read_records
 from common.messages import ClientMetrics
 from common.storage import write_atomic
@@ -47,6 +47,7 @@ class Keeper:
         self.experiment = experiment
         self.tally = Tally()
         self._opened = 0
+        self._samples: dict[int, int] = {}  # what each client said first
         self._algorithm = algorithm_of(experiment)
         self._download: tuple[int, bytes] | None = None
         self._base: tuple[int, Arrays] | None = None
@@ -133,14 +134,20 @@ class Keeper:
 
     def accept(self, number: int, client: int, blob: bytes) -> None:
         """Check an update and keep it for good; ProtocolError if it cannot be used."""
-        arrays, meta = self.decode_update(number, blob)
+        try:
+            arrays, meta = self.decode_update(number, blob)
+        except ProtocolError as error:
+            raise StrayUpdateError(str(error)) from error
         if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
-            raise ProtocolError("the update belongs to another client, round or run")
+            raise StrayUpdateError("the update belongs to another client, round or run")
         check_arrays(arrays, self._expected)
         if not all(math.isfinite(w) and w > 0 for w in meta.weights.values()):
             raise ProtocolError(f"weights {meta.weights} are not positive numbers")
         if not {name.split(".", 1)[0] for name in arrays} <= meta.weights.keys():
             raise ProtocolError("a part of the model has no weight")
+        if meta.samples != self._samples.setdefault(client, meta.samples):
+            known = self._samples[client]
+            raise ProtocolError(f"{meta.samples} samples; the client had {known} before")
         self.store.save_update(number, client, blob)
 
     def count(self, metrics: ClientMetrics) -> None:

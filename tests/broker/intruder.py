@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ class Intruder:
     answers: queue.SimpleQueue[int] = field(default_factory=queue.SimpleQueue)
     receipts: queue.SimpleQueue[tuple[int, int]] = field(default_factory=queue.SimpleQueue)
     heard: queue.SimpleQueue[tuple[str, bytes]] = field(default_factory=queue.SimpleQueue)
+    codes: Counter[int] = field(default_factory=Counter)  # of all that was published
 
     def publish(
         self, topic: str, payload: bytes = b"x", *, retain: bool = False, alias: int = 0
@@ -105,6 +107,7 @@ def intruder(
 
     def on_publish(_c: mqtt.Client, _d: object, mid: int, code: ReasonCode, _p: object) -> None:
         seen.receipts.put((mid, code.value))
+        seen.codes[code.value] += 1
 
     def on_subscribe(
         _c: mqtt.Client, _d: object, mid: int, codes: list[ReasonCode], _p: object
