@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -15,33 +13,12 @@ from common.credentials import Credentials
 from tests.broker.intruder import NOT_AUTHORIZED, Intruder, intruder
 from tests.conftest import Guarded
 from tests.e2e.fuzzing import Fuzzer, Shot, all_topics
+from tests.e2e.guarded_rig import GuardedRig
 from tests.e2e.rig import TINY, Rig, eventually, memory
 
 MESSAGES = 100_000
 BATCH = 500
 GROWTH = 300_000_000
-
-
-@pytest.fixture
-def rig(guarded: Guarded, tmp_path: Path) -> Iterator[Rig]:
-    folder = tmp_path / "rig"
-    folder.mkdir()
-    rig = Rig(guarded.broker.port, folder)
-    rig.write_experiment(TINY.replace("rounds = 2", "rounds = 8"))
-    yield rig
-    rig.close()
-
-
-def start(rig: Rig, guarded: Guarded, name: str, clients: str = "") -> subprocess.Popen[bytes]:
-    role = "board" if clients else "coordinator"
-    bundle = str(guarded.bundle(name, clients, role="board" if clients else "coordinator"))
-    if role == "board":
-        state = str(rig.folder / name)
-        return rig.start(name, "fl_client", "run", "--credentials", bundle, "--state", state)
-    return rig.start(
-        *(name, "fl_server", "run", "tiny.toml", "--credentials", bundle),
-        *("--run", "r", "--runs", "runs", "--plain"),
-    )
 
 
 def fire(thief: Intruder, shots: list[Shot]) -> None:
@@ -55,15 +32,17 @@ def fire(thief: Intruder, shots: list[Shot]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_hundred_thousand_hostile_messages_change_nothing(rig: Rig, guarded: Guarded) -> None:
+def test_a_hundred_thousand_hostile_messages_change_nothing(guarded_rig: GuardedRig) -> None:
+    rig, guarded = guarded_rig, guarded_rig.guarded
+    rig.write_experiment(TINY.replace("rounds = 2", "rounds = 8"))
     ear = guarded.enroll("ear", role="coordinator")
     ghost = guarded.enroll("ghost", "90-91")
     with ExitStack() as stack:
         spy = stack.enter_context(intruder(ear))
         spy.subscribe(["fl/#"])
-        b1 = start(rig, guarded, "b1", "0-1")
-        b2 = start(rig, guarded, "b2", "2-3")
-        server = start(rig, guarded, "server")
+        b1 = rig.daemon("b1", "0-1")
+        b2 = rig.daemon("b2", "2-3")
+        server = rig.coordinator()
         eventually(lambda: rounds_closed(rig) >= 1, "a round to learn messages from")
         b1.send_signal(signal.SIGSTOP)  # so that the run cannot end before the flood does
         eventually(lambda: spy.heard.qsize() > 20, "messages to learn from")
