@@ -48,7 +48,7 @@ class Refusals:
         for topic, count in counts.items():
             new = count - self._unheard.get(topic, 0)
             if new:
-                kind = f"{self._name(topic)}: sent without QoS 1"
+                kind = f"{self._name(topic)}: not sent reliably"
                 self._dropped.add(kind, self._sender(topic), new)
         self._unheard = counts
 

@@ -40,6 +40,10 @@ def all_topics() -> list[str]:
     return [*found, "fl/server/send_weights/to/2/0", "fl/server/send_weights/to/0/0"]
 
 
+def _kind(topic: str) -> str:
+    return "/".join(topic.split("/")[1:3])
+
+
 class Fuzzer:
     """Makes messages out of valid ones that were heard, and out of nothing."""
 
@@ -51,6 +55,8 @@ class Fuzzer:
             for topic, payload in self._heard
             if payload[:1] == b"{"
         ]
+        self._of_topic: dict[str, list[bytes]] = {}
+        self._json_of_topic: dict[str, list[dict[str, Any]]] = {}
         self._chunks = [payload for _, payload in self._heard if payload[:4] == b"FBC1"]
         assert self._jsons
         assert self._chunks
@@ -70,7 +76,22 @@ class Fuzzer:
             yield Shot(topic, payload, int(self._rng.random() < 0.7), self._rng.random() < 0.05)
 
     def _pick(self, below: int) -> int:
-        return int(self._rng.integers(below))
+        return int(self._rng.random() * below)
+
+    def _fitting(self, topic: str) -> list[bytes]:
+        """Valid messages of the same kind of topic, or all."""
+        if topic not in self._of_topic:
+            kind = _kind(topic)
+            same = [body for where, body in self._heard if _kind(where) == kind]
+            self._of_topic[topic] = same or [body for _, body in self._heard]
+        return self._of_topic[topic]
+
+    def _fitting_json(self, topic: str) -> list[dict[str, Any]]:
+        if topic not in self._json_of_topic:
+            kind = _kind(topic)
+            same = [message for where, message in self._jsons if _kind(where) == kind]
+            self._json_of_topic[topic] = same or [message for _, message in self._jsons]
+        return self._json_of_topic[topic]
 
     def _is_a_credible_lie(self, topic: str, payload: bytes) -> bool:
         """Who has a board's account can pose as that board: nothing to find out there."""
@@ -87,10 +108,7 @@ class Fuzzer:
 
     def _mutated(self, topic: str) -> bytes:
         """A valid message, of this very topic if one was heard, with some bytes changed."""
-        kind = topic.split("/")[2] if topic.count("/") > 1 else topic
-        fitting = [body for where, body in self._heard if kind in where] or [
-            body for _, body in self._heard
-        ]
+        fitting = self._fitting(topic)
         return self._damaged(fitting[self._pick(len(fitting))][: TRUNCATED + self._pick(400)])
 
     def _damaged(self, body: bytes) -> bytes:
@@ -104,10 +122,7 @@ class Fuzzer:
 
     def _odd_json(self, topic: str) -> bytes:
         """Valid JSON with a wrong value, another run, a field too many or too few."""
-        kind = topic.split("/")[2] if topic.count("/") > 1 else topic
-        fitting = [body for where, body in self._jsons if kind in where] or [
-            body for _, body in self._jsons
-        ]
+        fitting = self._fitting_json(topic)
         message = dict(fitting[self._pick(len(fitting))])
         for _ in range(1 + self._pick(2)):
             self._twist(message)

@@ -125,7 +125,6 @@ def test_an_update_that_cannot_be_used_is_refused(
 def test_a_client_whose_number_of_samples_changes_is_refused(store: RunStore) -> None:
     keeper = Keeper(store, EXPERIMENT)
     do_round(keeper, 1)
-    keeper = Keeper(store, EXPERIMENT)
     keeper.open_round(Open(2, (0, 1), ()))
     keeper.accept(2, 0, blob(store, 0, shifted(1), number=2, samples=10))
     with pytest.raises(ProtocolError, match="999 samples; the client had 10 before"):
