@@ -15,7 +15,14 @@ from typing import Any, overload
 from common.algorithms.base import Update
 from common.arrays import Array, Arrays, digest
 from common.blueprint import algorithm_of, first_model, server_of
-from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
+from common.codec import (
+    ModelMeta,
+    UpdateMeta,
+    check_arrays,
+    decode_meta,
+    decode_tensors,
+    encode_tensors,
+)
 from common.config import Experiment
 from common.encodings import restored
 from common.errors import ProtocolError, StrayUpdateError
@@ -134,12 +141,8 @@ class Keeper:
 
     def accept(self, number: int, client: int, blob: bytes) -> None:
         """Check an update and keep it for good; ProtocolError if it cannot be used."""
-        try:
-            arrays, meta = self.decode_update(number, blob)
-        except ProtocolError as error:
-            raise StrayUpdateError(str(error)) from error
-        if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
-            raise StrayUpdateError("the update belongs to another client, round or run")
+        self._check_task(number, client, blob)
+        arrays, meta = self.decode_update(number, blob)
         check_arrays(arrays, self._expected)
         if not all(math.isfinite(w) and w > 0 for w in meta.weights.values()):
             raise ProtocolError(f"weights {meta.weights} are not positive numbers")
@@ -149,6 +152,14 @@ class Keeper:
             known = self._samples[client]
             raise ProtocolError(f"{meta.samples} samples; the client had {known} before")
         self.store.save_update(number, client, blob)
+
+    def _check_task(self, number: int, client: int, blob: bytes) -> None:
+        try:
+            meta = decode_meta(blob, UpdateMeta)
+        except ProtocolError as error:
+            raise StrayUpdateError(str(error)) from error
+        if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
+            raise StrayUpdateError("the update belongs to another client, round or run")
 
     def count(self, metrics: ClientMetrics) -> None:
         """Take a client's counts for the open round."""
