@@ -138,6 +138,14 @@ def decode_tensors(
     return arrays, meta
 
 
+def decode_meta(data: bytes, kind: type[W]) -> W:
+    """The metadata of a blob alone: whose it is, before anybody looks into it."""
+    try:
+        return msgspec.json.decode(_read_stamp(data).meta, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"not the metadata of a blob of ours: {error}") from error
+
+
 def _read_stamp(data: bytes) -> _Stamp:
     try:
         (length,) = struct.unpack_from("<Q", data)

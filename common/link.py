@@ -9,11 +9,12 @@ everything again on `Up`.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import queue
-import ssl
+import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
@@ -27,6 +28,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from common.address import Address
 from common.topics import QOS, Packet
+from common.trust import client_context, why
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ _TAKEN = "another process connected with the same identity"
 # Mosquitto 2.0 does not say that a session was taken over, it just hangs up. Whoever is hung up
 # on so often, so soon, and finds the session as it was, has a double: a copied state folder.
 _KICKS, _KICK_SECONDS = 10, 3.0
+_MOST_UNHEARD = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,17 @@ def _properties(packet_type: int) -> Properties:
     return Properties(packet_type)  # type: ignore[no-untyped-call]
 
 
+def _session_name(address: Address, client_id: str) -> str:
+    """The MQTT client id: for an account, one that other accounts cannot guess.
+
+    Whoever connects with the id of another client throws it off the broker.
+    """
+    if address.password is None:
+        return client_id
+    secret = address.password.encode()[:64]
+    return f"{client_id}-{hashlib.blake2b(client_id.encode(), key=secret).hexdigest()[:16]}"
+
+
 @dataclass(slots=True)
 class _Stream:
     token: str
@@ -152,12 +166,13 @@ class PahoLink:
         self._happenings: queue.SimpleQueue[Happening | _Acknowledged] = queue.SimpleQueue()
         self._streams: deque[_Stream] = deque()
         self._open_publishes: set[int] = set()
+        self._unheard: Counter[str] = Counter()
         self._connection = 0
         self._up_at = 0.0
         self._kicks = 0
         self._up = False
         self._said_down = False
-        self._client = self._make_client(client_id)
+        self._client = self._make_client(_session_name(address, client_id))
         connect = _properties(PacketTypes.CONNECT)
         connect.SessionExpiryInterval = SESSION_SECONDS if lasting else 0
         connect.ReceiveMaximum = RECEIVE_AT_ONCE
@@ -178,8 +193,8 @@ class PahoLink:
         client.max_inflight_messages_set(100)
         if self.address.username is not None:
             client.username_pw_set(self.address.username, self.address.password)
-        if self.address.ca_file is not None:
-            client.tls_set(self.address.ca_file, tls_version=ssl.PROTOCOL_TLS_CLIENT)
+        if self.address.ca is not None:
+            client.tls_set_context(client_context(self.address.ca))
         client.on_pre_connect = self._before_connect
         client.on_connect = self._on_connect
         client.on_connect_fail = self._on_connect_fail
@@ -219,7 +234,10 @@ class PahoLink:
         self._happenings.put(Up(self._connection))
 
     def _on_connect_fail(self, _client: mqtt.Client, _data: object) -> None:
-        self._happenings.put(Down("no connection"))
+        # paho calls this while it handles the error, and says nothing else of it.
+        error = sys.exc_info()[1]
+        reason = why(error, self.address.host) if isinstance(error, OSError) else ""
+        self._happenings.put(Down(reason or "no connection"))
 
     def _on_disconnect(
         self,
@@ -239,6 +257,10 @@ class PahoLink:
     def _on_message(
         self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage
     ) -> None:
+        if message.qos == 0:  # not ours; and the broker would not wait for us to keep up
+            topic = message.topic if len(self._unheard) < _MOST_UNHEARD else ""
+            self._unheard[topic] += 1
+            return
         self._happenings.put(
             Arrived(message.topic, bytes(message.payload), bool(message.retain), message.mid)
         )
@@ -342,6 +364,10 @@ class PahoLink:
     def post(self, item: object) -> None:
         """Put something in from another thread; `receive` gives it as `Posted(item)`."""
         self._happenings.put(Posted(item))
+
+    def unheard(self) -> dict[str, int]:
+        """How many messages per topic were not taken because they were not QoS 1."""
+        return dict(self._unheard)
 
     def close(self, *, timeout: float = 1.0, forget_session: bool = False) -> None:
         """Wait (within the timeout) for what was handed over, then disconnect; no will."""

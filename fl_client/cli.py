@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from common.cli import Commands, log_options, set_up_logging, version_option
-from common.credentials import read_address
-from common.ids import check_name, parse_ids
+from common.credentials import board_of, clients_of, reach
+from common.ids import check_name
 from common.storage import FolderLock
 from fl_client.capacity import usual_workers
 from fl_client.identity import next_identity
@@ -25,35 +25,33 @@ def main() -> None:
     """The board side of fedbed: simulates federated-learning clients on this machine.
 
     \b
-    Example: fl-client run --broker 192.168.1.10 --board pi-1 --clients 0-2
+    Example: fl-client run --credentials pi-1.toml
     """
 
 
 @main.command()
-@click.option("--broker", default="127.0.0.1", metavar="HOST[:PORT]", show_default=True,
-              help="Where the MQTT broker is.")  # fmt: skip
+@click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
+              help="This board's bundle, made by 'fl-broker enroll'.")  # fmt: skip
+@click.option("--broker", metavar="HOST[:PORT]",
+              help="Where the MQTT broker is.  [default: 127.0.0.1]")  # fmt: skip
 @click.option("--board", metavar="NAME", help="Name of this board.  [default: the host name]")
-@click.option("--clients", required=True, metavar="IDS",
+@click.option("--clients", metavar="IDS",
               help="The clients to simulate, such as 0,1,2 or 0-9.")  # fmt: skip
 @click.option("--state", type=click.Path(path_type=Path), metavar="DIR",
               help="Where state is kept.  [default: ~/.local/state/fedbed/BOARD]")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, 64),
               help="Training processes that work side by side.  [default: one per core, as far "
               "as memory and clients reach]")  # fmt: skip
-@click.option(
-    "--federation", default="fl", show_default=True, help="First level of all topics."
-)
-@click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
-              help="Login for the broker (made by 'fl-broker account').")  # fmt: skip
+@click.option("--federation", help="First level of all topics.  [default: fl]")
 @log_options
 def run(
-    broker: str,
+    credentials: Path | None,
+    broker: str | None,
     board: str | None,
-    clients: str,
+    clients: str | None,
     state: Path | None,
     workers: int | None,
-    federation: str,
-    credentials: Path | None,
+    federation: str | None,
     verbose: int,
     quiet: bool,
     log_format: str,
@@ -64,17 +62,19 @@ def run(
     daemon that was killed goes on where it was.
 
     \b
-    Example: fl-client run --broker 192.168.1.10 --board pi-1 --clients 0-2
+    Example: fl-client run --credentials pi-1.toml
+    Example: fl-client run --board pi-1 --clients 0-2
     """
     set_up_logging(-1 if quiet else verbose, log_format)
-    name = check_name(board or _host_name(), "--board")
-    ids = parse_ids(clients)
+    reached = reach(broker, credentials, federation, "board")
+    name = check_name(board_of(reached, board, credentials) or _host_name(), "--board")
+    ids = clients_of(reached, clients, credentials)
     settings = Settings(
-        address=read_address(broker, credentials),
+        address=reached.address,
         board=name,
         clients=ids,
         state=(state or _default_state() / name).absolute(),
-        federation=check_name(federation, "--federation"),
+        federation=reached.federation,
         workers=workers or usual_workers(len(ids)),
     )
     with FolderLock(settings.state, f"the daemon of board {name!r}"):

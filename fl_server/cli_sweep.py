@@ -11,10 +11,9 @@ import click
 
 from common.address import probe
 from common.cli import INTERRUPTED
-from common.credentials import read_address
+from common.credentials import reach
 from common.datasets import require_dataset
 from common.errors import UsageError
-from common.ids import check_name
 from fl_server import launch
 from fl_server.cli_options import broker_options, overrides_option, place_options
 from fl_server.reports.runs import read_run
@@ -46,9 +45,9 @@ def sweep(
     workers: int,
     simulation: bool,
     processes: int,
-    broker: str,
+    broker: str | None,
     credentials: Path | None,
-    federation: str,
+    federation: str | None,
     place: launch.Place,
 ) -> None:
     """Run many experiments one after another on the same boards.
@@ -73,9 +72,9 @@ def sweep(
                 require_dataset(name)
             runner = stack.enter_context(in_lab(place.runs, grid, boards=lab, workers=workers))
         else:
-            address = read_address(broker, credentials)
-            probe(address)
-            runner = on_broker(address, check_name(federation, "--federation"))
+            reached = reach(broker, credentials, federation, "coordinator")
+            probe(reached.address)
+            runner = on_broker(reached.address, reached.federation)
         outcome = run_all(place, grid, runner)
     _show(place, grid, outcome)
 

@@ -303,6 +303,9 @@ def show_summary(view: View) -> None:
     console.print(summary(view))
     for line in _in_words(Path(view.folder)):
         console.print(line)
+    if view.refused:
+        counts = ", ".join(f"{board} {n:,}" for board, n in sorted(view.refused.items()))
+        console.print(f"messages dropped or rejected, per board: {counts}")
     console.print(f"results: {view.folder}/ (metrics.jsonl, events.jsonl, model.safetensors)")
 
 

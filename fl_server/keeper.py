@@ -18,9 +18,16 @@ import numpy as np
 from common.algorithms.base import Update
 from common.arrays import Array, Arrays, digest
 from common.blueprint import algorithm_of, server_of
-from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
+from common.codec import (
+    ModelMeta,
+    UpdateMeta,
+    check_arrays,
+    decode_meta,
+    decode_tensors,
+    encode_tensors,
+)
 from common.config import Experiment
-from common.errors import ProtocolError
+from common.errors import ProtocolError, StrayUpdateError
 from common.journal import Journal, read_records
 from common.messages import ClientMetrics, Info
 from common.storage import write_atomic
@@ -55,6 +62,7 @@ class Keeper:
         self.tally = Tally()
         self.notes: tuple[str, ...] = ()  # about the first model
         self._opened = 0
+        self._samples: dict[int, int] = {}  # what each client said first
         self._algorithm = algorithm_of(experiment)
         self._download: tuple[int, bytes] | None = None
         self._base: tuple[int, Arrays] | None = None
@@ -141,14 +149,16 @@ class Keeper:
 
         With its digest given, it is already in the store's file for its parts.
         """
+        self._check_task(number, client, blob)
         arrays, meta = self._decode_update(blob)
-        if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
-            raise ProtocolError("the update belongs to another client, round or run")
         check_arrays(arrays, self._expected)
         if not all(math.isfinite(w) and w > 0 for w in meta.weights.values()):
             raise ProtocolError(f"weights {meta.weights} are not positive numbers")
         if not {name.split(".", 1)[0] for name in arrays} <= meta.weights.keys():
             raise ProtocolError("a part of the model has no weight")
+        if meta.samples != self._samples.setdefault(client, meta.samples):
+            known = self._samples[client]
+            raise ProtocolError(f"{meta.samples} samples; the client had {known} before")
         if digest:
             self.store.adopt_update(number, client, digest)
         else:
@@ -167,6 +177,14 @@ class Keeper:
         """Take the energy of a client's training in the open round."""
         if info.joules is not None and info.round == self._opened:
             self.tally.spend(info.client, info.joules)
+
+    def _check_task(self, number: int, client: int, blob: bytes) -> None:
+        try:
+            meta = decode_meta(blob, UpdateMeta)
+        except ProtocolError as error:
+            raise StrayUpdateError(str(error)) from error
+        if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
+            raise StrayUpdateError("the update belongs to another client, round or run")
 
     def count(self, metrics: ClientMetrics) -> None:
         """Take a client's counts for the open round."""

@@ -83,6 +83,7 @@ class View:
     broker: str = ""
     experiment: Mapping[str, Any] = field(default_factory=dict)
     timeline: Timeline = field(default_factory=Timeline)
+    refused: Mapping[str, int] = field(default_factory=dict)
 
     def after(self, fact: Mapping[str, Any]) -> View:
         """The view once this fact is known."""
@@ -281,6 +282,10 @@ def _broker_down(view: View, fact: Mapping[str, Any]) -> View:
     return replace(view, broker=fact.get("text") or "no connection")
 
 
+def _refused(view: View, fact: Mapping[str, Any]) -> View:
+    return replace(view, refused={**view.refused, fact["board"]: fact["count"]})
+
+
 def _with_board(view: View, name: str, board: BoardView) -> View:
     return replace(view, boards={**view.boards, name: board})
 
@@ -299,4 +304,5 @@ _HANDLERS = {
     "coordinator": _coordinator,
     "broker_up": _broker_up,
     "broker_down": _broker_down,
+    "refused": _refused,
 }

@@ -143,3 +143,11 @@ def test_facts_in_any_order_can_be_drawn(facts: list[dict[str, Any]]) -> None:
     view = view_of(*facts)
     assert set(view.boards) == {"b1", "b2"}
     assert "b1" in drawn(view)
+
+
+def test_what_was_refused_is_known_per_board() -> None:
+    view = View()
+    for board, count in (("b1", 3), ("b2", 1), ("b1", 5)):
+        fact = {"event": "refused", "board": board, "count": count, "kinds": {}, "time": 1.0}
+        view = view.after(fact)
+    assert view.refused == {"b1": 5, "b2": 1}
