@@ -181,6 +181,12 @@ class Workbench:
             self._loaded = arrays
         return self._nets[names]
 
+    def net_to_train(self, arrays: Arrays) -> Whole:
+        """The same, to be changed: unless `trained` is called, nobody knows what is in it."""
+        net = self.net(arrays)
+        self._loaded = None
+        return net
+
     def trained(self, net: Whole) -> dict[str, Array]:
         """What a training in place has made of the network."""
         arrays = extract(net)
@@ -258,7 +264,7 @@ class _BenchClient:
         after: After | None = None,
         purpose: str = "shuffle",
     ) -> LocalModel:
-        net, seed = self._bench.net(arrays), self._bench.experiment.experiment.seed
+        net, seed = self._bench.net_to_train(arrays), self._bench.experiment.experiment.seed
         stats = train(
             net,
             self.data if samples is None else samples,

@@ -45,6 +45,10 @@ Weighting: TypeAlias = Annotated[
 class Net(Protocol):
     """Arrays made to compute with: the model, copies of its parts, and single tensors."""
 
+    @property
+    def has_norm(self) -> bool:
+        """Whether it has running statistics, and so cannot train on a single sample."""
+
     def __call__(self, inputs: Tensor) -> Tensor:
         """The model's logits: its head on its base."""
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,8 @@ def test_no_algorithm_changes_its_inputs_and_all_it_makes_survives_the_codec(nam
     trained = algorithm.client_update(client, mine, download)
     through_the_codec(trained.state)
     update = Update(0, through_the_codec(trained.arrays), trained.weights)
-    through_the_codec(algorithm.server_update(SERVER, state, [update]))
+    server = replace(SERVER, download=download)
+    through_the_codec(algorithm.server_update(server, state, [update]))
     through_the_codec(algorithm.global_model(state))
     assert set(algorithm.stages(client, mine, download)) <= {"G", "L1", "L2"}
     assert [digest(arrays) for arrays in (state, download, mine)] == before
