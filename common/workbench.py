@@ -175,7 +175,8 @@ class Workbench:
         """The one network in memory (and what the algorithm adds to it) with these arrays."""
         names = tuple(sorted(arrays))
         if names not in self._nets:
-            self._nets[names] = Whole(self._network, arrays, self.algorithm.copies)
+            with torch.inference_mode(mode=False):  # a test may come first, training later
+                self._nets[names] = Whole(self._network, arrays, self.algorithm.copies)
         if self._loaded is not arrays:
             load(self._nets[names], arrays)
             self._loaded = arrays

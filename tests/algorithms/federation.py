@@ -156,6 +156,7 @@ class Federation:
         self.algorithm = self.bench.algorithm
         self.first = first_model(self.experiment)
         self.state = self.algorithm.server_init(server_of(self.experiment), self.first)
+        self.download = self.algorithm.broadcast(self.state)
         self.history: list[Round] = []
         self.accepted: dict[int, int] = {}
 
@@ -190,10 +191,6 @@ class Federation:
             return self.algorithm.client_init(self.client(client), self.download)
         return self.history[base - 1].kept(client)
 
-    @property
-    def download(self) -> Arrays:
-        return self.algorithm.broadcast(self.state)
-
     def turn(self, client: int, progress: Progress | None = None) -> Trained:
         """A client's part of the next round."""
         server = server_of(self.experiment, number=self.done + 1, download=self.download)
@@ -217,6 +214,7 @@ class Federation:
             server = server_of(self.experiment, number=number, download=download)
             updates = [Update(c, trained[c].arrays, trained[c].weights) for c in heard]
             self.state = self.algorithm.server_update(server, self.state, updates)
+        self.download = self.algorithm.broadcast(self.state)
         self.accepted |= dict.fromkeys(heard, number)
         self.history.append(Round(number, download, trained, self.state))
         return self.history[-1]

@@ -344,7 +344,7 @@ def test_the_pooled_accuracy_before_training_is_the_global_one_in_fedavg(
         np.concatenate([own.labels for own in THREE]),
     )
     whole = ran(tmp_path / "union", "fedavg", 0, clients=(union,))
-    whole.state = fed.state
+    whole.download = fed.download
     counts = [fed.count(client) for client in range(3)]
     assert sum(c["L1"] for c in counts) == sum(c["G"] for c in counts) == whole.count(0)["G"]
 

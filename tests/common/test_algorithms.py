@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.algorithms import BUILDERS, build, find_builder, options_of
+from common.algorithms import BUILDERS, build, find_builder, known_builders, options_of
 from common.algorithms.base import (
     MODEL,
     Algorithm,
@@ -169,7 +169,8 @@ def test_no_algorithm_changes_its_inputs_and_all_it_makes_survives_the_codec(nam
         return back  # read-only: a change in place raises
 
     client = Stepper(3, 0.25)
-    state = through_the_codec(algorithm.server_init(SERVER, model(1.0, 2.0)))
+    start = {**model(1.0, 2.0), "head.w": np.ones((2, 1), np.float32)}
+    state = through_the_codec(algorithm.server_init(SERVER, start))
     download = through_the_codec(algorithm.broadcast(state))
     mine = through_the_codec(algorithm.client_init(client, download))
     before = [digest(arrays) for arrays in (state, download, mine)]
@@ -194,7 +195,12 @@ def test_no_algorithm_changes_its_inputs_and_all_it_makes_survives_the_codec(nam
             {},
             "algorithm.name is 'fedagv', which is not known; did you mean 'fedavg'?",
         ),
-        ("zzz", {}, "algorithm.name is 'zzz', which is not known; expected one of fedavg"),
+        (
+            "zzz",
+            {},
+            "algorithm.name is 'zzz', which is not known; expected one of "
+            + ", ".join(sorted(known_builders())),
+        ),
         (
             "fedavg",
             {"weightin": 1},
