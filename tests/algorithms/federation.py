@@ -1,4 +1,4 @@
-"""A tiny federation in one process: hand-made samples, the real clients, every step in sight."""
+"""A tiny federation in one process: hand-made samples, real clients, every step in sight."""
 
 from __future__ import annotations
 

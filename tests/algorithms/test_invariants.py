@@ -206,7 +206,7 @@ def test_fedfomo_without_models_of_others_trains_alone_on_what_it_does_not_judge
 )
 def test_one_client_alone_is_central_training_with_the_same_shuffles(
     tmp_path: Path,
-    same_shuffles: None,  # noqa: ARG001 - one of them shuffles under another name
+    same_shuffles: None,
     name: str,
     options: Mapping[str, Option],
 ) -> None:

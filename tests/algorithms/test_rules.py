@@ -1,5 +1,5 @@
-"""The rules that every algorithm keeps: odd clients, running statistics, empty and broken rounds,
-and that nothing a process did before has a part in what it does next."""
+"""The rules that every algorithm keeps: odd clients, running statistics, empty and broken
+rounds; and that nothing a process did before has a part in what it does next."""
 
 from __future__ import annotations
 
