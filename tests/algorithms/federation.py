@@ -54,6 +54,7 @@ class Idle(nn.Module):
 
 
 def _model(base: Sequence[nn.Module], head: Sequence[nn.Module]) -> nn.Module:
+    parts: OrderedDict[str, nn.Module]
     parts = OrderedDict(base=nn.Sequential(*base), head=nn.Sequential(*head))
     return nn.Sequential(parts)
 

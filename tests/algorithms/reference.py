@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -11,15 +12,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from common.arrays import Arrays
-from common.config import TrainingSection
+from common.config import Option, TrainingSection
 from common.rng import generator
 from common.samples import Samples
+from tests.algorithms.federation import HEAVY, THREE, Federation
 
 Values: TypeAlias = dict[str, Tensor]
 Loss: TypeAlias = Callable[[Values, Tensor, Tensor], Tensor]
 Terms: TypeAlias = Callable[[Values], Mapping[str, Tensor]]
 
 SEED = 1
+SIZES = [len(own) for own in THREE]
 
 
 def values(arrays: Arrays) -> Values:
@@ -122,3 +125,37 @@ def part(p: Values, name: str) -> Values:
 def named(p: Values, old: str, new: str) -> Values:
     """One part under another name."""
     return {new + key.removeprefix(old): value for key, value in part(p, old).items()}
+
+
+def federation(
+    folder: Path, name: str, training: TrainingSection = HEAVY, **options: Option
+) -> Federation:
+    return Federation(folder, name, options, training=training)
+
+
+def shuffled(number: int, client: int, settings: TrainingSection) -> list[Tensor]:
+    return batches("shuffle", number, client, SIZES[client], settings, settings.epochs)
+
+
+def trained_all(start: Values, number: int, settings: TrainingSection) -> list[Values]:
+    """Everybody's model after plain training from one start."""
+    return [
+        sgd(start, own, shuffled(number, k, settings), settings) for k, own in enumerate(THREE)
+    ]
+
+
+def pull(w: Values, strength: float, less: Values | None = None) -> Terms:
+    """strength (p - w) - less, to be added to a gradient."""
+
+    def terms(p: Values) -> Values:
+        rope = {name: strength * (p[name] - w[name]) for name in w}
+        return rope if less is None else {name: rope[name] - less[name] for name in w}
+
+    return terms
+
+
+def assert_same(predictor: object, expected: Tensor, own: Samples) -> None:
+    """A personal model gives these logits."""
+    assert callable(predictor)
+    images = inputs(own).float().reshape(-1, 1, 2, 2)
+    assert (predictor(images) - expected.detach()).abs().max() < 1e-5

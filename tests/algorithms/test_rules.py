@@ -79,7 +79,7 @@ def test_a_client_that_only_others_know_has_a_model_to_test(tmp_path: Path, name
 def mean_of(done: Round, name: str) -> Array:
     weights = [trained.weights[part_of(name)] for _, trained in sorted(done.trained.items())]
     values = [t.arrays[name].astype(np.float64) for _, t in sorted(done.trained.items())]
-    return np.average(values, axis=0, weights=weights)  # type: ignore[no-any-return]
+    return np.average(values, axis=0, weights=weights)
 
 
 @pytest.mark.parametrize("name", AVERAGING)
