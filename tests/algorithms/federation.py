@@ -144,10 +144,11 @@ class Federation:
     seed: int = 1
 
     def __post_init__(self) -> None:
+        name = self.model if self.model == "dnn" else f"{HERE}:{self.model}"
         self.experiment = Experiment(
             experiment=ExperimentSection(seed=self.seed, rounds=self.rounds),
             algorithm=AlgorithmSection(name=self.name, options=dict(self.options)),
-            model=ModelSection(name=f"{HERE}:{self.model}"),
+            model=ModelSection(name=name, hidden=5),
             data=DataSection(clients=len(self.clients)),
             training=self.training,
         )
