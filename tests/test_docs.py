@@ -26,7 +26,9 @@ from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
 from fl_server.launch import read_script
 
-SERVER = Server(clients=1, classes=2, round=1, rng=lambda purpose: generator(1, purpose))
+SERVER = Server(
+    clients=1, participants=1, classes=2, round=1, rng=lambda purpose: generator(1, purpose)
+)
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 GROUPS = {"fl-broker": fl_broker, "fl-server": fl_server, "fl-client": fl_client}

@@ -77,7 +77,7 @@ def scaffold(
     def server_update(server: Server, state: Arrays, updates: Sequence[Update]) -> Arrays:
         mean = server.mean(updates)
         model, change = model_of(mean), from_under("change", mean)
-        rate, share = np.float32(server_rate), np.float32(len(updates) / server.clients)
+        rate, share = np.float32(server_rate), np.float32(len(updates) / server.participants)
         new = {
             name: state[name] + rate * (array - state[name])
             if name in change and name not in server.buffers

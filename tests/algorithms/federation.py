@@ -22,6 +22,7 @@ from common.config import (
     ExperimentSection,
     ModelSection,
     Option,
+    SelectionSection,
     TrainingSection,
 )
 from common.messages import Stage
@@ -142,6 +143,7 @@ class Federation:
     training: TrainingSection = PLAIN
     rounds: int = 10
     seed: int = 1
+    participants: str = "all"
 
     def __post_init__(self) -> None:
         name = self.model if self.model == "dnn" else f"{HERE}:{self.model}"
@@ -151,6 +153,7 @@ class Federation:
             model=ModelSection(name=name, hidden=5),
             data=DataSection(clients=len(self.clients)),
             training=self.training,
+            selection=SelectionSection(participants=self.participants),
         )
         use_one_thread()
         write_shards(self.folder, self.experiment, self.clients)

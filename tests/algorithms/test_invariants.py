@@ -263,6 +263,17 @@ def test_the_control_of_a_scaffold_server_is_the_mean_of_its_clients(tmp_path: P
             assert np.allclose(array, sum(c[name] for c in controls) / 3, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["feddyn", "scaffold"])
+def test_clients_that_take_no_part_do_not_count(tmp_path: Path, name: str) -> None:
+    fed = Federation(tmp_path, name, training=HEAVY, participants="0-1")
+    word = {"feddyn": "drift", "scaffold": "control"}[name]
+    for _ in range(2):
+        fed.round((0, 1))
+        one, two = fed.state_of(0), fed.state_of(1)
+        for key, array in from_under(word, fed.state).items():
+            assert np.allclose(array, (one[key] + two[key]) / 2, atol=1e-6)
+
+
 def test_the_head_of_fedbabu_is_the_same_for_ever(tmp_path: Path) -> None:
     fed = Federation(tmp_path, "fedbabu", training=HEAVY)
     for selected in [(0, 1, 2), (1,), (0, 2)]:

@@ -31,7 +31,9 @@ from common.rebalanced import Rebalanced
 from common.rng import generator
 from common.samples import Samples
 
-SERVER = Server(clients=2, classes=2, round=1, rng=lambda purpose: generator(1, purpose))
+SERVER = Server(
+    clients=2, participants=2, classes=2, round=1, rng=lambda purpose: generator(1, purpose)
+)
 
 
 class Stepper:
