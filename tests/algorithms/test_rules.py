@@ -207,7 +207,7 @@ def test_it_does_not_matter_in_which_order_updates_arrive(tmp_path: Path, name: 
     fed = federation(tmp_path, name)
     found = {
         closed(create_run(tmp_path, f"r{at}", fed.experiment), fed, order)
-        for at, order in enumerate(itertools.islice(itertools.permutations(range(3)), 0, 6, 2))
+        for at, order in enumerate([(0, 1, 2), (2, 0, 1)])
     }
     fed.round()
     assert found == {digest(fed.state)}

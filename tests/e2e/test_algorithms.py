@@ -12,7 +12,7 @@ from common.algorithms import BUILDERS
 from common.experiment_file import load_experiment
 from fl_server.simulate import Simulation
 from fl_server.store import create_run
-from tests.e2e.rig import Rig, boards
+from tests.e2e.rig import Rig
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,8 @@ def rig(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ri
     """Two boards that stay for all algorithms."""
     folder = tmp_path_factory.mktemp("algorithms")
     rig = Rig(broker.port, folder, federation=folder.name)
-    boards(rig, ["0-2", "3-5"])
+    for board, clients in (("b1", "0-2"), ("b2", "3-5")):
+        rig.daemon(board, clients, "--workers", "1")  # every one more starts in every run
     yield rig
     rig.close()
 
