@@ -36,6 +36,7 @@ def server_of(
     seed = experiment.experiment.seed
     return Server(
         clients=experiment.data.clients,
+        participants=len(participants_of(experiment)),
         classes=dataset_info(experiment.data.dataset).classes,
         round=number,
         rng=lambda purpose: generator(seed, purpose, number),

@@ -268,13 +268,13 @@ def use_one_thread() -> None:
 def _trainable(net: Whole, only: Sequence[str]) -> Iterator[dict[str, Tensor]]:
     """The parameters of these parts by name; within, no other parameter needs a gradient.
 
-    Within, the network is in training mode, too; afterwards it is in evaluation mode.
+    Within, these parts are in training mode, too; afterwards all is in evaluation mode.
     """
     before = {name: value.requires_grad for name, value in net.named_parameters()}
     parameters = dict(net.named_parameters())
     for name, parameter in parameters.items():
         parameter.requires_grad_(part_of(name) in only)
-    net.train()
+    net.train_only(only)
     try:
         yield {name: value for name, value in parameters.items() if part_of(name) in only}
     finally:

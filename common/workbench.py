@@ -201,11 +201,18 @@ class Workbench:
         """The one network in memory (and what the algorithm adds to it) with these arrays."""
         names = tuple(sorted(arrays))
         if names not in self._nets:
-            self._nets[names] = Whole(self._network, arrays, self.algorithm.copies)
+            with torch.inference_mode(mode=False):  # a test may come first, training later
+                self._nets[names] = Whole(self._network, arrays, self.algorithm.copies)
         if self._loaded is not arrays:
             load(self._nets[names], arrays)
             self._loaded = arrays
         return self._nets[names]
+
+    def net_to_train(self, arrays: Arrays) -> Whole:
+        """The same, to be changed: unless `trained` is called, nobody knows what is in it."""
+        net = self.net(arrays)
+        self._loaded = None
+        return net
 
     def trained(self, net: Whole) -> dict[str, Array]:
         """What a training in place has made of the network."""
@@ -285,7 +292,7 @@ class _BenchClient:
         after: After | None = None,
         purpose: str = "shuffle",
     ) -> LocalModel:
-        net, seed = self._bench.net(arrays), self._bench.experiment.experiment.seed
+        net, seed = self._bench.net_to_train(arrays), self._bench.experiment.experiment.seed
         settings = self.training if settings is None else settings
         word, memory = f"{MEMORY}.{purpose}", None
         if settings.optimizer_state == "keep":

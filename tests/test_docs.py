@@ -27,7 +27,9 @@ from fl_server.launch import read_script
 from fl_server.reports.reference import read_reference
 from fl_server.sweeps.grid import plan
 
-SERVER = Server(clients=1, classes=2, round=1, rng=lambda purpose: generator(1, purpose))
+SERVER = Server(
+    clients=1, participants=1, classes=2, round=1, rng=lambda purpose: generator(1, purpose)
+)
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 GROUPS = {"fl-broker": fl_broker, "fl-server": fl_server, "fl-client": fl_client}
