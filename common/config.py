@@ -41,10 +41,7 @@ class ExperimentSection(Section, frozen=True, kw_only=True):
     ] = 60.0
     deadline: Annotated[
         float,
-        Meta(
-            ge=0,
-            description="Seconds after which a round waits for nobody any more; 0 = no limit.",
-        ),
+        Meta(ge=0, description="Seconds after which a round waits for nobody; 0 = no limit."),
     ] = 0.0
     min_updates: Annotated[
         int, Meta(ge=1, description="A round never closes with fewer updates than this.")
