@@ -41,10 +41,7 @@ class ExperimentSection(Section, frozen=True, kw_only=True):
     ] = 60.0
     deadline: Annotated[
         float,
-        Meta(
-            ge=0,
-            description="Seconds after which a round waits for nobody any more; 0 = no limit.",
-        ),
+        Meta(ge=0, description="Seconds after which a round waits for nobody; 0 = no limit."),
     ] = 0.0
     min_updates: Annotated[
         int, Meta(ge=1, description="A round never closes with fewer updates than this.")
@@ -175,8 +172,7 @@ class DataSection(Section, frozen=True, kw_only=True):
     alpha: Annotated[
         float,
         Meta(
-            gt=0,
-            description="Concentration of the Dirichlet draws: the smaller, the more skew.",
+            gt=0, description="Concentration of the Dirichlet draws: the less, the more skew."
         ),
     ] = 0.5
     classes_per_client: Annotated[
@@ -377,13 +373,12 @@ class EvaluationSection(Section, frozen=True, kw_only=True):
 
 
 class CommunicationSection(Section, frozen=True, kw_only=True):
-    """How models and updates travel."""
+    """How models travel to the boards and updates back."""
 
     encoding: Annotated[
         Encoding,
         Meta(
-            description='"float32" (exact), "float16" (half the bytes) or "int8" (a quarter), '
-            "for models to the boards and updates back."
+            description='"float32" (exact), "float16" (half the bytes) or "int8" (a quarter).'
         ),
     ] = "float32"
 
