@@ -29,8 +29,8 @@ from common.messages import Stage
 from common.samples import Samples
 from common.shards import shard_key, shard_path
 from common.step_choice import base_step
-from common.training import use_one_thread
-from common.workbench import Progress, Workbench, _BenchClient, _count
+from common.training import count_correct, use_one_thread
+from common.workbench import Progress, Workbench, _BenchClient
 
 HERE = "tests.algorithms.federation"
 CLASSES = 10  # of the data set whose place the hand-made samples take
@@ -234,7 +234,7 @@ class Federation:
         """Correct answers of a client's models before the next round."""
         bench = self.client(client)
         found = self.algorithm.stages(bench, self.state_of(client), self.download)
-        return {stage: _count(model, bench.shard).correct for stage, model in found.items()}
+        return {stage: count_correct(model, bench.data) for stage, model in found.items()}
 
     @property
     def global_model(self) -> Arrays:
