@@ -2,7 +2,7 @@
 
 <folder>/client-<id>/step-<round>/state.safetensors    what the client goes on from
                                   update.safetensors   what goes to the server
-                                  step.json            digests of both, and the counts of stage L2
+                                  step.json            digests of both, and counts of stage L2
 """
 
 from __future__ import annotations
