@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from common.algorithms import build
 from common.algorithms.base import Algorithm, Server
+from common.algorithms.local_norm import with_local_norm
 from common.arrays import Arrays
 from common.config import Experiment
 from common.datasets import dataset_info
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 def algorithm_of(experiment: Experiment) -> Algorithm:
     """The algorithm an experiment runs."""
-    return build(experiment.algorithm.name, experiment.algorithm.options)
+    algorithm = build(experiment.algorithm.name, experiment.algorithm.options)
+    return with_local_norm(algorithm) if experiment.model.batch_norm == "local" else algorithm
 
 
 def server_of(

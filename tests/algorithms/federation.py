@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -144,13 +145,14 @@ class Federation:
     rounds: int = 10
     seed: int = 1
     participants: str = "all"
+    batch_norm: Literal["shared", "local"] = "shared"
 
     def __post_init__(self) -> None:
         name = self.model if self.model == "dnn" else f"{HERE}:{self.model}"
         self.experiment = Experiment(
             experiment=ExperimentSection(seed=self.seed, rounds=self.rounds),
             algorithm=AlgorithmSection(name=self.name, options=dict(self.options)),
-            model=ModelSection(name=name, hidden=5),
+            model=ModelSection(name=name, hidden=5, batch_norm=self.batch_norm),
             data=DataSection(clients=len(self.clients)),
             training=self.training,
             selection=SelectionSection(participants=self.participants),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from common.algorithms import BUILDERS
+from common.algorithms.local_norm import norms
 from common.arrays import Array, Arrays, digest, part_of
 from common.blueprint import first_model
 from common.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
@@ -262,3 +263,41 @@ def test_what_diverges_never_enters_the_model_and_the_events_say_who_and_when(
     for number, event in enumerate(rejected, 1):
         assert f"client 1 in round {number}" in event["text"]
         assert "not finite" in event["text"]
+
+
+def test_clients_can_keep_their_own_running_statistics() -> None:
+    download = {
+        "base.1.weight": np.ones(3, np.float32),
+        "base.2.weight": np.ones(3, np.float32),
+        "base.2.running_mean": np.zeros(3, np.float32),
+        "base.2.num_batches_tracked": np.array(0),
+        "head.0.weight": np.ones((2, 3), np.float32),
+    }
+    assert set(norms(download)) == {
+        "base.2.weight",
+        "base.2.running_mean",
+        "base.2.num_batches_tracked",
+    }
+    assert norms({"base.1.weight": download["base.1.weight"]}) == {}
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedper", "feddyn"])
+def test_with_local_norm_a_client_starts_from_its_own_layers_and_the_global_rest(
+    name: str, tmp_path: Path
+) -> None:
+    federation = Federation(tmp_path, name, model="normed", batch_norm="local").run(2)
+    kept = {
+        word.removeprefix("norm."): array
+        for word, array in federation.state_of(0).items()
+        if word.startswith("norm.")
+    }
+    assert {word.rpartition(".")[2] for word in kept} == {
+        "weight",
+        "bias",
+        "running_mean",
+        "running_var",
+        "num_batches_tracked",
+    }
+    for word, array in kept.items():
+        if word.endswith("running_mean"):
+            assert not np.array_equal(array, federation.global_model[word])
