@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from common.algorithms.base import Algorithm, Client, Predictor, Trained
+from common.algorithms.base import Algorithm, Client, Predictor, Trained, model_of
 from common.arrays import Array, Arrays, from_under, under
 from common.messages import Stage
 
@@ -37,9 +37,10 @@ def with_local_norm(algorithm: Algorithm) -> Algorithm:
 
 
 def norms(arrays: Arrays) -> dict[str, Array]:
-    """The arrays of all BatchNorm layers."""
-    layers = tuple(name.removesuffix(MARK) for name in arrays if name.endswith(MARK))
-    return {name: array for name, array in arrays.items() if name.startswith(layers or "\0")}
+    """The arrays of all BatchNorm layers of the model."""
+    model = model_of(arrays)
+    layers = tuple(name.removesuffix(MARK) for name in model if name.endswith(MARK))
+    return {name: array for name, array in model.items() if name.startswith(layers or "\0")}
 
 
 def _without(state: Arrays) -> Arrays:
