@@ -31,7 +31,7 @@ def fire(thief: Intruder, shots: list[Shot]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_hundred_thousand_hostile_messages_change_nothing(guarded_rig: GuardedRig) -> None:
     rig, guarded = guarded_rig, guarded_rig.guarded
     rig.write_experiment(TINY.replace("rounds = 2", "rounds = 8"))

@@ -32,7 +32,7 @@ def test_status_of_a_broker_where_nothing_runs_says_so(rig: Rig) -> None:
     assert json.loads(text)["now"]["going_on"] is False
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_who_watches_sees_all_and_is_noticed_by_nobody(rig: Rig, own_broker: Broker) -> None:
     rig.write_experiment(LONG)
     boards(rig, ["0-1", "2-3"])

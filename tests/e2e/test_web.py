@@ -64,7 +64,7 @@ def points(browser: Browser, chart: str) -> int:
     return int(browser.ask(f"Math.max(0, ...{lengths})"))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_killed_board_turns_red_and_green_again_while_the_curves_grow(
     rig: Rig, browser: Browser
 ) -> None:
@@ -107,7 +107,7 @@ def test_a_killed_board_turns_red_and_green_again_while_the_curves_grow(
     assert browser.errors == []
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_lab_shows_itself_and_the_page_comes_back_by_itself(
     rig: Rig, browser: Browser
 ) -> None:
