@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import re
 import signal
-from pathlib import Path
 
 import click
 
 from common.cli import Commands, set_up_logging, version_option
-from common.credentials import read_address
-from common.ids import check_name, parse_ids
+from common.notify import notifier_from
 from common.storage import FolderLock
+from fl_client.cli_doctor import doctor
+from fl_client.cli_options import board_options, settings_from
 from fl_client.identity import next_identity
-from fl_client.service import Daemon, Settings, check_broker
+from fl_client.service import Daemon, check_broker
 
 
-@click.group(cls=Commands)
+@click.group(cls=Commands, commands=[doctor])
 @version_option()
 def main() -> None:
     """The board side of fedbed: simulates federated-learning clients on this machine.
@@ -29,33 +26,10 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--broker", default="127.0.0.1", metavar="HOST[:PORT]", show_default=True,
-              help="Where the MQTT broker is.")  # fmt: skip
-@click.option("--board", metavar="NAME", help="Name of this board.  [default: the host name]")
-@click.option("--clients", required=True, metavar="IDS",
-              help="The clients to simulate, such as 0,1,2 or 0-9.")  # fmt: skip
-@click.option("--state", type=click.Path(path_type=Path), metavar="DIR",
-              help="Where state is kept.  [default: ~/.local/state/fedbed/BOARD]")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
-              help="Training processes that work side by side.")  # fmt: skip
-@click.option(
-    "--federation", default="fl", show_default=True, help="First level of all topics."
-)
-@click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
-              help="Login for the broker (made by 'fl-broker account').")  # fmt: skip
+@board_options
 @click.option("-v", "--verbose", count=True, help="Log every message.")
 @click.option("-q", "--quiet", is_flag=True, help="Log only warnings.")
-def run(
-    broker: str,
-    board: str | None,
-    clients: str,
-    state: Path | None,
-    workers: int,
-    federation: str,
-    credentials: Path | None,
-    verbose: int,
-    quiet: bool,
-) -> None:
+def run(verbose: int, quiet: bool, **options: object) -> None:
     """Wait for experiments and take part in them, for ever.
 
     Runs until Ctrl-C or SIGTERM. What the clients know is kept in the state folder, so a
@@ -65,27 +39,10 @@ def run(
     Example: fl-client run --broker 192.168.1.10 --board pi-1 --clients 0-2
     """
     set_up_logging(-1 if quiet else verbose)
-    name = check_name(board or _host_name(), "--board")
-    settings = Settings(
-        address=read_address(broker, credentials),
-        board=name,
-        clients=parse_ids(clients),
-        state=(state or _default_state() / name).absolute(),
-        federation=check_name(federation, "--federation"),
-        workers=workers,
-    )
-    with FolderLock(settings.state, f"the daemon of board {name!r}"):
-        daemon = Daemon(settings, next_identity(settings.state))
+    settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them
+    with FolderLock(settings.state, f"the daemon of board {settings.board!r}"):
+        daemon = Daemon(settings, next_identity(settings.state), notifier_from())
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: daemon.stop())
         check_broker(settings.address)
         daemon.run()
-
-
-def _host_name() -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "-", platform.node()) or "board"
-
-
-def _default_state() -> Path:
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "fedbed"

@@ -1,0 +1,73 @@
+"""Options for all commands of fl-client: which board this is, and where its broker is."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from common.credentials import read_address
+from common.ids import check_name, parse_ids
+from fl_client.service import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("--broker", default="127.0.0.1", metavar="HOST[:PORT]", show_default=True,
+                 help="Where the MQTT broker is."),
+    click.option("--board", metavar="NAME",
+                 help="Name of this board.  [default: the host name]"),
+    click.option("--clients", required=True, metavar="IDS",
+                 help="The clients to simulate, such as 0,1,2 or 0-9."),
+    click.option("--state", type=click.Path(path_type=Path), metavar="DIR",
+                 help="Where state is kept.  [default: ~/.local/state/fedbed/BOARD]"),
+    click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
+                 help="Training processes that work side by side."),
+    click.option("--federation", default="fl", show_default=True,
+                 help="First level of all topics."),
+    click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
+                 help="Login for the broker (made by 'fl-broker account')."),
+)  # fmt: skip
+
+
+def board_options(function: F) -> F:
+    """All of them as one decorator; `settings_from` takes what they give."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def settings_from(
+    *,
+    broker: str,
+    board: str | None,
+    clients: str,
+    state: Path | None,
+    workers: int,
+    federation: str,
+    credentials: Path | None,
+) -> Settings:
+    """The settings these options mean."""
+    name = check_name(board or _host_name(), "--board")
+    return Settings(
+        address=read_address(broker, credentials),
+        board=name,
+        clients=parse_ids(clients),
+        state=(state or _default_state() / name).absolute(),
+        federation=check_name(federation, "--federation"),
+        workers=workers,
+    )
+
+
+def _host_name() -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", platform.node()) or "board"
+
+
+def _default_state() -> Path:
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "fedbed"
