@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from common.cli import Commands, set_up_logging, version_option
-from common.credentials import read_address
-from common.ids import check_name, parse_ids
+from common.credentials import board_of, clients_of, reach
+from common.ids import check_name
 from common.storage import FolderLock
 from fl_client.identity import next_identity
 from fl_client.service import Daemon, Settings, check_broker
@@ -24,35 +24,33 @@ def main() -> None:
     """The board side of fedbed: simulates federated-learning clients on this machine.
 
     \b
-    Example: fl-client run --broker 192.168.1.10 --board pi-1 --clients 0-2
+    Example: fl-client run --credentials pi-1.toml
     """
 
 
 @main.command()
-@click.option("--broker", default="127.0.0.1", metavar="HOST[:PORT]", show_default=True,
-              help="Where the MQTT broker is.")  # fmt: skip
+@click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
+              help="This board's bundle, made by 'fl-broker enroll'.")  # fmt: skip
+@click.option("--broker", metavar="HOST[:PORT]",
+              help="Where the MQTT broker is.  [default: 127.0.0.1]")  # fmt: skip
 @click.option("--board", metavar="NAME", help="Name of this board.  [default: the host name]")
-@click.option("--clients", required=True, metavar="IDS",
+@click.option("--clients", metavar="IDS",
               help="The clients to simulate, such as 0,1,2 or 0-9.")  # fmt: skip
 @click.option("--state", type=click.Path(path_type=Path), metavar="DIR",
               help="Where state is kept.  [default: ~/.local/state/fedbed/BOARD]")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Training processes that work side by side.")  # fmt: skip
-@click.option(
-    "--federation", default="fl", show_default=True, help="First level of all topics."
-)
-@click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
-              help="Login for the broker (made by 'fl-broker account').")  # fmt: skip
+@click.option("--federation", help="First level of all topics.  [default: fl]")
 @click.option("-v", "--verbose", count=True, help="Log every message.")
 @click.option("-q", "--quiet", is_flag=True, help="Log only warnings.")
 def run(
-    broker: str,
+    credentials: Path | None,
+    broker: str | None,
     board: str | None,
-    clients: str,
+    clients: str | None,
     state: Path | None,
     workers: int,
-    federation: str,
-    credentials: Path | None,
+    federation: str | None,
     verbose: int,
     quiet: bool,
 ) -> None:
@@ -62,16 +60,18 @@ def run(
     daemon that was killed goes on where it was.
 
     \b
-    Example: fl-client run --broker 192.168.1.10 --board pi-1 --clients 0-2
+    Example: fl-client run --credentials pi-1.toml
+    Example: fl-client run --board pi-1 --clients 0-2
     """
     set_up_logging(-1 if quiet else verbose)
-    name = check_name(board or _host_name(), "--board")
+    reached = reach(broker, credentials, federation, "board")
+    name = check_name(board_of(reached, board, credentials) or _host_name(), "--board")
     settings = Settings(
-        address=read_address(broker, credentials),
+        address=reached.address,
         board=name,
-        clients=parse_ids(clients),
+        clients=clients_of(reached, clients, credentials),
         state=(state or _default_state() / name).absolute(),
-        federation=check_name(federation, "--federation"),
+        federation=reached.federation,
         workers=workers,
     )
     with FolderLock(settings.state, f"the daemon of board {name!r}"):
