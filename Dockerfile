@@ -13,7 +13,7 @@ COPY broker broker
 COPY common common
 COPY fl_server fl_server
 COPY fl_client fl_client
-RUN pip install -c constraints.txt ".[data]"
+RUN pip install -c constraints.txt ".[broker,data]"
 
 FROM python:3.11-slim-bookworm
 RUN apt-get update \

@@ -1,68 +1,131 @@
-"""Who may log in: credentials files for people and boards, and Mosquitto's file of hashes.
+"""Who may log in: bundles to hand out, and the two files that Mosquitto reads.
 
-`<folder>/passwords` decides; `<folder>/accounts/<name>.toml` is made to be handed to its owner.
-A password stands in that file only, never on a command line, on the screen or in a log.
+`<folder>/accounts/<name>.toml` is what its owner gets, and the record of who has which clients;
+`passwords` (hashes) and `acl` (rules) are made from these. A password stands in that file only,
+never on a command line, on the screen or in a log.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
-import os
-import re
 import secrets
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from broker.config import PASSWORDS
+from broker.acl import Account, acl_text
+from broker.authority import ca_text
+from broker.config import ACL, PASSWORDS
+from broker.files import make_private, write_private, writing
+from common.credentials import Credentials, credentials_text, read_credentials
 from common.errors import StoreError, UsageError
+from common.ids import check_name, parse_ids, show_ids
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 # As mosquitto_passwd 2.0 writes them. Our passwords are 256 random bits, which no number of
 # iterations makes harder to guess, and each login costs Mosquitto's only thread that many.
 _SALT_BYTES = 12
 _ITERATIONS = 101
 
 
-def add_account(folder: Path, name: str) -> Path:
-    """Make an account with a random password; the credentials file that lets its owner in."""
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"account name is {name!r}; expected up to 64 letters, digits, '_', '.' or '-'"
-        )
-    credentials = folder / "accounts" / f"{name}.toml"
-    with _writing(folder):
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """The bundle of an account, and whether anything about it is new."""
+
+    bundle: Path
+    changed: bool
+
+
+def enroll(folder: Path, account: Account, broker: str) -> Enrolled:
+    """Let somebody in, or change what an account is for; its password stays."""
+    check_name(account.name, "name")
+    check_name(account.federation, "--federation")
+    path = _bundle(folder, account.name)
+    with writing(folder):
+        known = _read_all(folder)
+        _refuse_overlap(account, known.values())
         entries = _entries(folder)
-        if name in entries:
-            raise UsageError(f"account {name} exists; revoke it first for a new password")
-        password = secrets.token_urlsafe(32)
-        _make_private(credentials.parent)
-        # The credentials first: a crash in between leaves a file to write again, not an
-        # account that nobody can use.
-        _write(credentials, f'username = "{name}"\npassword = "{password}"\n')
-        _write_entries(folder, {**entries, name: _hashed(password)})
-    return credentials
+        before = known.get(account.name) if account.name in entries else None
+        wanted = Credentials(
+            role=account.role,
+            name=account.name,
+            password=before.password if before else secrets.token_urlsafe(32),
+            broker=broker,
+            federation=account.federation,
+            clients=show_ids(account.clients) if account.clients else "",
+            ca=ca_text(folder).strip() + "\n",
+        )
+        known[account.name] = wanted
+        if wanted == before:
+            _write_if_new(folder / ACL, _rules(known))
+            return Enrolled(path, changed=False)
+        make_private(path.parent)
+        # The bundle first: a crash in between leaves a file to write again, not an account
+        # that nobody can use.
+        write_private(path, credentials_text(wanted))
+        _write_if_new(folder / ACL, _rules(known))
+        if before is None:
+            _write_entries(folder, {**entries, account.name: _hashed(wanted.password)})
+    return Enrolled(path, changed=True)
 
 
-def remove_account(folder: Path, name: str) -> None:
-    """End an account: its password no longer opens anything, its credentials file is gone."""
-    with _writing(folder):
+def revoke(folder: Path, name: str) -> None:
+    """End an account: its password no longer opens anything, its bundle is gone."""
+    with writing(folder):
         entries = _entries(folder)
         if name not in entries:
             known = ", ".join(sorted(entries)) or "none"
             raise UsageError(f"there is no account {name!r}; accounts: {known}")
         _write_entries(folder, {key: entries[key] for key in entries if key != name})
-        (folder / "accounts" / f"{name}.toml").unlink(missing_ok=True)
+        _bundle(folder, name).unlink(missing_ok=True)
+        _write_if_new(folder / ACL, _rules(_read_all(folder)))
 
 
-def account_names(folder: Path) -> tuple[str, ...]:
-    """Who may log in, sorted."""
+def accounts(folder: Path) -> tuple[Account, ...]:
+    """Who may log in, sorted by name."""
     try:
-        return tuple(sorted(_entries(folder)))
+        entries = _entries(folder)
+        known = _read_all(folder)
     except OSError as error:
         raise StoreError(f"cannot read the accounts in {folder}: {error.strerror}") from error
+    return tuple(_account(known[name]) for name in sorted(known) if name in entries)
+
+
+def prepare_files(folder: Path) -> None:
+    """Mosquitto does not start without the files it is told to read."""
+    with writing(folder):
+        _write_if_new(folder / ACL, _rules(_read_all(folder)))
+        if not (folder / PASSWORDS).exists():
+            _write_entries(folder, {})
+
+
+def _bundle(folder: Path, name: str) -> Path:
+    return folder / "accounts" / f"{name}.toml"
+
+
+def _read_all(folder: Path) -> dict[str, Credentials]:
+    found = (read_credentials(path) for path in sorted((folder / "accounts").glob("*.toml")))
+    return {credentials.name: credentials for credentials in found}
+
+
+def _account(credentials: Credentials) -> Account:
+    clients = parse_ids(credentials.clients) if credentials.clients else ()
+    return Account(credentials.name, credentials.role, credentials.federation, clients)
+
+
+def _rules(known: Mapping[str, Credentials]) -> str:
+    return acl_text(_account(credentials) for credentials in known.values())
+
+
+def _refuse_overlap(account: Account, known: Iterable[Credentials]) -> None:
+    for other in map(_account, known):
+        if other.name == account.name or other.federation != account.federation:
+            continue
+        if shared := set(account.clients) & set(other.clients):
+            raise UsageError(
+                f"clients {show_ids(tuple(shared))} are already those of board {other.name}; "
+                f"give {account.name} others, or first: fl-broker revoke {other.name}"
+            )
 
 
 def _hashed(password: str) -> str:
@@ -83,38 +146,10 @@ def _entries(folder: Path) -> dict[str, str]:
 
 def _write_entries(folder: Path, entries: Mapping[str, str]) -> None:
     lines = [f"{name}:{entry}\n" for name, entry in sorted(entries.items())]
-    _write(folder / PASSWORDS, "".join(lines))
+    write_private(folder / PASSWORDS, "".join(lines))
 
 
-def _make_private(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def _write(path: Path, text: str) -> None:
-    """Put a file in place, whole or not at all; nobody else can read it at any moment."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with os.fdopen(
-            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
-        ) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """One writer at a time, so that no account is lost; failures of the disk become ours."""
-    try:
-        _make_private(folder)
-        with (folder / ".accounts.lock").open("w") as lock:
-            if sys.platform != "win32":
-                import fcntl
-
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-    except OSError as error:
-        raise StoreError(f"cannot write the accounts in {folder}: {error.strerror}") from error
+def _write_if_new(path: Path, text: str) -> None:
+    """A file that did not change is not touched: the broker would read everything again."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write_private(path, text)

@@ -7,12 +7,19 @@ from pathlib import Path
 
 import click
 
-from broker.accounts import account_names, add_account, remove_account
-from broker.config import BrokerConfig, is_loopback
+from broker.accounts import Enrolled, accounts, enroll, prepare_files, revoke
+from broker.acl import Account
+from broker.authority import ensure_certificate, read_certificate, renew_certificate
+from broker.config import GUARDED_PORT, PLAIN_PORT, BrokerConfig, is_loopback
+from broker.files import write_private
+from broker.place import Place, read_place, remember_place, with_names
 from broker.process import Broker, mosquitto_version
 from broker.supervisor import supervise
 from common.cli import Commands, set_up_logging, version_option
-from common.errors import UsageError
+from common.credentials import DEFAULT_FEDERATION, Role, join_address, split_address
+from common.errors import StoreError, UsageError
+from common.ids import parse_ids, show_ids
+from common.trust import days_left
 
 
 def _state_folder() -> Path:
@@ -26,8 +33,12 @@ _folder = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=_state_folder,
     show_default="~/.local/state/fedbed/broker",
-    help="Where the broker keeps its state, its log and its accounts.",
+    help="Where the broker keeps its state, its log, its accounts and its CA.",
 )
+_names = click.option(
+    "--name", "names", multiple=True, metavar="HOST",
+    help="Another name or address of this machine for the certificate (may be repeated).",
+)  # fmt: skip
 
 
 @click.group(cls=Commands)
@@ -43,78 +54,175 @@ def main() -> None:
 
 @main.command()
 @click.option("--listen", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=int, default=1883, show_default=True, help="Port to listen on.")
+@click.option(
+    "--port", type=int, help=f"Port.  [default: {PLAIN_PORT}, with TLS {GUARDED_PORT}]"
+)
+@_names
 @_folder
-def up(listen: str, port: int, folder: Path) -> None:
+def up(listen: str, port: int | None, names: tuple[str, ...], folder: Path) -> None:
     """Run the broker until Ctrl-C or SIGTERM; it is started again when it dies.
 
     On a loopback address everybody on this machine may use it. Boards elsewhere need another
-    address, such as 0.0.0.0; then everybody needs an account.
+    address, such as 0.0.0.0; then everything is TLS, everybody needs an account ('fl-broker
+    enroll'), and the first start makes a private CA and a certificate.
 
     \b
     Examples:
       fl-broker up
-      fl-broker account board && fl-broker up --listen 0.0.0.0
+      fl-broker up --listen 0.0.0.0
     """
     set_up_logging(0)
-    remote = not is_loopback(listen)
-    config = BrokerConfig(address=listen, port=port, accounts=remote)
-    if remote and not account_names(folder):
-        raise UsageError(
-            f"{listen} can be reached from other machines and there is no account in {folder}; "
-            f"make one first: fl-broker account NAME"
-        )
+    guarded = not is_loopback(listen)
+    usual = GUARDED_PORT if guarded else PLAIN_PORT
+    config = BrokerConfig(address=listen, port=usual if port is None else port, guarded=guarded)
+    if guarded:
+        place = with_names(Place(listen, config.port, read_place(folder).names), names)
+        ensure_certificate(folder, place.certified)
+        remember_place(folder, place)
+        prepare_files(folder)
     broker = Broker(config, folder)
     version = mosquitto_version(broker.program)
     supervise(
         broker,
         lambda: click.echo(
-            f"broker ready on {listen}:{port} (mosquitto {version}, folder {broker.folder})"
+            f"broker ready on {listen}:{config.port}{' with TLS' if guarded else ''} "
+            f"(mosquitto {version}, folder {broker.folder})"
         ),
     )
 
 
-@main.command()
+@main.command("enroll")
+@click.argument("name")
+@click.option("--clients", metavar="IDS", help="For a board: its clients, such as 0-2.")
+@click.option("--coordinator", is_flag=True, help="For fl-server run.")
+@click.option("--viewer", is_flag=True, help="For who only watches; reads no weights.")
+@click.option("--broker", metavar="HOST[:PORT]",
+              help="How it reaches this machine.  [default: found out]")  # fmt: skip
+@click.option("--federation", default=DEFAULT_FEDERATION, show_default=True,
+              help="First level of all topics.")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Write the bundle there as well.")  # fmt: skip
+@_folder
+def enroll_command(
+    name: str,
+    clients: str | None,
+    coordinator: bool,
+    viewer: bool,
+    broker: str | None,
+    federation: str,
+    output: Path | None,
+    folder: Path,
+) -> None:
+    """Make the credentials bundle of board NAME: one file with all it needs to take part.
+
+    A running broker knows the account at once. Enrolling again changes the clients or the
+    address and keeps the password; the old bundle is then to be replaced by the new one.
+
+    \b
+    Examples:
+      fl-broker enroll pi-1 --clients 0-2 -o pi-1.toml
+      fl-broker enroll server --coordinator
+      fl-broker enroll screen --viewer
+    """
+    if (clients is not None) + coordinator + viewer != 1:
+        raise UsageError("expected one of --clients IDS, --coordinator and --viewer")
+    ids = () if clients is None else parse_ids(clients)
+    role: Role = "coordinator" if coordinator else "viewer" if viewer else "board"
+    account = Account(name, role, federation, ids)
+    enrolled = enroll(folder, account, _public_address(folder, broker))
+    if output is not None:
+        _copy(enrolled.bundle, output)
+    _tell(account, enrolled, output)
+
+
+def _public_address(folder: Path, broker: str | None) -> str:
+    """The address for a bundle; the certificate is made to hold it."""
+    place = read_place(folder)
+    host, port = split_address(broker or place.public, place.port)
+    if host.lower() not in place.certified:
+        place = with_names(place, (host,))
+        remember_place(folder, place)
+    ensure_certificate(folder, place.certified)
+    return join_address(host.lower(), port)
+
+
+def _copy(bundle: Path, output: Path) -> None:
+    try:
+        write_private(output, bundle.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StoreError(f"cannot write {output}: {error.strerror}") from error
+
+
+def _tell(account: Account, enrolled: Enrolled, output: Path | None) -> None:
+    bundle = output or enrolled.bundle
+    what = f" with clients {show_ids(account.clients)}" if account.clients else ""
+    did = "enrolled" if enrolled.changed else "unchanged:"
+    click.echo(f"{did} {account.role} {account.name}{what}: {bundle}")
+    if enrolled.changed:
+        command = {
+            "board": "fl-client run --credentials",
+            "coordinator": "fl-server run EXPERIMENT.toml --credentials",
+            "viewer": "fl-server watch --credentials",
+        }[account.role]
+        click.echo(f"copy the file to where it is needed, then: {command} {bundle.name}")
+
+
+@main.command("boards")
+@_folder
+def boards_command(folder: Path) -> None:
+    """List who may use the broker, and until when its certificate is valid.
+
+    \b
+    Example:
+      fl-broker boards
+    """
+    rows = [("NAME", "ROLE", "FEDERATION", "CLIENTS")]
+    for one in accounts(folder):
+        clients = show_ids(one.clients) if one.clients else "-"
+        rows.append((one.name, one.role, one.federation, clients))
+    widths = [max(len(row[at]) for row in rows) for at in range(4)]
+    for row in rows:
+        columns = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(columns).rstrip())
+    certificate = read_certificate(folder)
+    if certificate is None:
+        click.echo("no certificate yet")
+        return
+    for what, end in (("certificate", certificate.end), ("CA", certificate.ca_end)):
+        click.echo(f"{what} valid until {end:%Y-%m-%d} ({days_left(end)} days)")
+    click.echo(f"certificate is for {', '.join(certificate.names)}")
+
+
+@main.command("revoke")
 @click.argument("name")
 @_folder
-def account(name: str, folder: Path) -> None:
-    """Make account NAME with a random password; a running broker knows it at once.
-
-    One account may serve the server and another all boards.
+def revoke_command(name: str, folder: Path) -> None:
+    """End the account of board NAME; a running broker disconnects whoever uses it.
 
     \b
     Example:
-      fl-broker account board
+      fl-broker revoke pi-1
     """
-    credentials = add_account(folder, name)
-    click.echo(f"credentials of {name}: {credentials}")
-    click.echo("copy the file to where it is needed, then:")
-    click.echo(f"  fl-client run --credentials {credentials.name} ...")
-    click.echo(f"  fl-server run --credentials {credentials.name} ...")
-
-
-@main.command()
-@_folder
-def accounts(folder: Path) -> None:
-    """List the accounts, one name per line.
-
-    \b
-    Example:
-      fl-broker accounts
-    """
-    for name in account_names(folder):
-        click.echo(name)
-
-
-@main.command()
-@click.argument("name")
-@_folder
-def revoke(name: str, folder: Path) -> None:
-    """End account NAME; a running broker disconnects whoever uses it.
-
-    \b
-    Example:
-      fl-broker revoke board
-    """
-    remove_account(folder, name)
+    revoke(folder, name)
     click.echo(f"account {name} is gone")
+
+
+@main.command()
+@_names
+@_folder
+def renew(names: tuple[str, ...], folder: Path) -> None:
+    """Make a new certificate for the broker; a running one takes it at once.
+
+    Bundles stay valid: they hold the CA, which stays as it is.
+
+    \b
+    Example:
+      fl-broker renew --name broker.lan
+    """
+    place = with_names(read_place(folder), names)
+    renew_certificate(folder, place.certified)
+    remember_place(folder, place)
+    certificate = read_certificate(folder)
+    assert certificate is not None
+    end = certificate.end
+    click.echo(f"certificate valid until {end:%Y-%m-%d} ({days_left(end)} days)")

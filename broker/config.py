@@ -12,6 +12,11 @@ from dataclasses import dataclass
 from common.errors import ConfigError
 
 PASSWORDS = "passwords"
+ACL = "acl"
+TLS = "tls"
+CA = f"{TLS}/ca.pem"
+CERTIFICATE = f"{TLS}/server.pem"  # with its key
+PLAIN_PORT, GUARDED_PORT = 1883, 8883
 HIGHEST_PORT = 65535
 
 # Nothing that could end the line or the word: the address is written into a configuration file.
@@ -23,13 +28,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 class BrokerConfig:
     """One listener and its limits.
 
-    A listener that other machines can reach has `accounts`; without them the class cannot be
-    made. With `accounts` everybody logs in, also from this machine.
+    A listener that other machines can reach is `guarded`: TLS, accounts, and rules of who may
+    say and read what. Otherwise the class cannot be made. There is no plain listener beside a
+    guarded one: everybody logs in, also from this machine.
     """
 
     address: str = "127.0.0.1"
-    port: int = 1883
-    accounts: bool = False
+    port: int = PLAIN_PORT
+    guarded: bool = False
     # A chunk is at most 512 KiB. A larger packet than this ends its sender's connection, and a
     # sender that repeats it after each reconnect never gets another word in.
     max_packet_bytes: int = 1024 * 1024
@@ -37,8 +43,11 @@ class BrokerConfig:
     max_queued_messages: int = 10_000
     max_queued_bytes: int = 256 * 1024 * 1024
     max_inflight_messages: int = 100
+    max_connections: int = 1000
+    # The last resort of the whole process; without it a flood ends in the system's memory.
+    max_memory_bytes: int = 2 * 1024 * 1024 * 1024 - 1
     autosave_seconds: int = 30
-    forget_clients_after_days: int = 7
+    forget_clients_after_days: int = 1  # as long as a session of ours lives
 
     def __post_init__(self) -> None:
         """Refuse what Mosquitto would misread, and open doors."""
@@ -48,18 +57,28 @@ class BrokerConfig:
             )
         if not 1 <= self.port <= HIGHEST_PORT:
             raise ConfigError(f"broker port is {self.port}; expected 1 to {HIGHEST_PORT}")
-        for name in ("max_packet_bytes", "max_queued_messages", "max_queued_bytes"):
+        for name in (
+            "max_packet_bytes",
+            "max_queued_messages",
+            "max_queued_bytes",
+            "max_memory_bytes",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; expected at least 1")
-        for name in ("max_inflight_messages", "autosave_seconds", "forget_clients_after_days"):
+        for name in (
+            "max_inflight_messages",
+            "max_connections",
+            "autosave_seconds",
+            "forget_clients_after_days",
+        ):
             if not 1 <= getattr(self, name) <= HIGHEST_PORT:
                 raise ConfigError(
                     f"{name} is {getattr(self, name)}; expected 1 to {HIGHEST_PORT}"
                 )
-        if not self.accounts and not is_loopback(self.address):
+        if not self.guarded and not is_loopback(self.address):
             raise ConfigError(
                 f"broker address {self.address} can be reached from other machines; "
-                "expected accounts"
+                "expected a guarded broker"
             )
 
 
@@ -83,13 +102,21 @@ def mosquitto_conf(config: BrokerConfig, folder: str, *, user: str = "") -> str:
     if _CONTROL.search(folder) or folder != folder.strip():
         raise ConfigError(f"broker folder is {folder!r}; expected a path without odd blanks")
     access = (
-        ["allow_anonymous false", f"password_file {folder}/{PASSWORDS}"]
-        if config.accounts
+        [
+            f"certfile {folder}/{CERTIFICATE}",
+            f"keyfile {folder}/{CERTIFICATE}",
+            "tls_version tlsv1.2",  # or later
+            "allow_anonymous false",
+            f"password_file {folder}/{PASSWORDS}",
+            f"acl_file {folder}/{ACL}",
+        ]
+        if config.guarded
         else ["allow_anonymous true"]
     )
     lines = [
         "# Written by fl-broker at every start; changes here are lost.",
         f"listener {config.port} {bind_address(config)}",
+        f"max_connections {config.max_connections}",
         *access,
         "persistence true",
         f"persistence_location {folder}",
@@ -99,6 +126,7 @@ def mosquitto_conf(config: BrokerConfig, folder: str, *, user: str = "") -> str:
         f"max_inflight_messages {config.max_inflight_messages}",
         f"max_queued_messages {config.max_queued_messages}",
         f"max_queued_bytes {config.max_queued_bytes}",
+        f"memory_limit {config.max_memory_bytes}",
         "set_tcp_nodelay true",
         "log_dest stderr",
         "log_type error",

@@ -12,6 +12,7 @@ import secrets
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -19,8 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from broker.config import BrokerConfig, bind_address, mosquitto_conf
+from broker.config import CA, BrokerConfig, bind_address, mosquitto_conf
 from common.errors import BrokerError, StoreError
+from common.trust import client_context
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +178,7 @@ class Broker:
         self.start()
 
     def reload(self) -> None:
-        """Make it read the accounts again; who lost theirs is disconnected."""
+        """Make it read accounts, rules and certificate again; who lost theirs is hung up on."""
         if self._process is not None and sys.platform != "win32":
             self._process.send_signal(signal.SIGHUP)
 
@@ -266,13 +268,24 @@ class Broker:
         between is lost.
         """
         try:
-            with socket.create_connection((self.host, self.port), timeout=1.0) as probe:
+            with self._connected() as probe:
                 probe.sendall(_PING)
                 return probe.recv(1) == b""
-        except ConnectionResetError:
-            return True
+        except (ConnectionResetError, ssl.SSLCertVerificationError):
+            return True  # an expired certificate is the clients' matter
         except OSError:
             return False
+
+    def _connected(self) -> socket.socket:
+        plain = socket.create_connection((self.host, self.port), timeout=1.0)
+        if not self.config.guarded:
+            return plain
+        context = client_context((self.folder / CA).read_text(encoding="ascii"))
+        try:
+            return context.wrap_socket(plain, server_hostname="localhost")
+        except BaseException:
+            plain.close()
+            raise
 
 
 def _user() -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from broker.config import PASSWORDS
+from broker.config import ACL, CERTIFICATE, PASSWORDS
 from broker.process import Broker
 from common.errors import BrokerError, FedbedError
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.2
 
-Fingerprint = tuple[int, int, int] | None
+Fingerprint = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def _start_again(broker: Broker) -> None:
 def _reloaded(broker: Broker, before: Fingerprint) -> Fingerprint:
     after = _fingerprint(broker.folder)
     if after != before:
-        log.info("accounts changed; mosquitto reads them again")
+        log.info("accounts or certificate changed; mosquitto reads them again")
         broker.reload()
     return after
 
@@ -114,9 +114,13 @@ def _asked_to_stop(signals: queue.SimpleQueue[int], seconds: float) -> bool:
 
 
 def _fingerprint(folder: Path) -> Fingerprint:
-    """Changes whenever the file of accounts is replaced."""
+    """Changes whenever one of the files that Mosquitto reads again is replaced."""
+    return tuple(_mark(folder / name) for name in (PASSWORDS, ACL, CERTIFICATE))
+
+
+def _mark(path: Path) -> tuple[int, int, int]:
     try:
-        status = (folder / PASSWORDS).stat()
+        status = path.stat()
     except FileNotFoundError:
-        return None
+        return 0, 0, 0
     return status.st_ino, status.st_mtime_ns, status.st_size

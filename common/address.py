@@ -3,39 +3,53 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from dataclasses import dataclass, field
 
 from common.errors import BrokerError
+from common.trust import shake_hands, why
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the broker is and how to log in."""
+    """Where the broker is and how to log in; with a `ca` (PEM) the connection is TLS."""
 
     host: str = "127.0.0.1"
     port: int = 1883
     username: str | None = None
     password: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
+    ca: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
 
 def probe(address: Address, timeout: float = 5.0, *, patience: float = 0.0) -> None:
-    """Fail with the reason if nobody answers at the broker's address (within the patience)."""
+    """Fail with the reason if nobody answers at the broker's address (within the patience).
+
+    With TLS, whoever answers must also be the broker that the credentials are for.
+    """
     end = time.monotonic() + patience
     try:
-        socket.create_connection((address.host, address.port), timeout).close()
+        if address.ca is None:
+            socket.create_connection((address.host, address.port), timeout).close()
+        else:
+            shake_hands(address.host, address.port, address.ca, timeout)
     except OSError as error:
         if time.monotonic() < end:
             threading.Event().wait(0.2)
             probe(address, timeout, patience=end - time.monotonic())
             return
-        reason = (error.strerror or str(error) or type(error).__name__).lower()
-        raise BrokerError(
-            f"cannot reach the broker at {address}: {reason}; "
-            "start one with 'fl-broker up' or name another with --broker HOST:PORT"
-        ) from error
+        raise BrokerError(_unreachable(address, error)) from error
+
+
+def _unreachable(address: Address, error: OSError) -> str:
+    reason = why(error, address.host)
+    if isinstance(error, ssl.SSLError):
+        return f"cannot trust the broker at {address}: {reason}"
+    return (
+        f"cannot reach the broker at {address}: {reason}; "
+        "start one with 'fl-broker up' or name another with --broker HOST:PORT"
+    )

@@ -1,54 +1,153 @@
-"""How to reach the broker: an address as people write it, and a credentials file."""
+"""The credentials bundle: one private file with all that a board needs to find its broker.
+
+`fl-broker enroll` makes it. What a person says on the command line goes before what it says;
+what would contradict it (another board, other clients) is refused.
+"""
 
 from __future__ import annotations
 
 import stat
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from common.address import Address
 from common.errors import UsageError
+from common.ids import check_name, parse_ids, show_ids
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 1883
+DEFAULT_FEDERATION = "fl"
+
+Role: TypeAlias = Literal["board", "coordinator", "viewer"]
+_ENROLL: dict[Role, str] = {
+    "board": "fl-broker enroll BOARD --clients IDS",
+    "coordinator": "fl-broker enroll NAME --coordinator",
+    "viewer": "fl-broker enroll NAME --viewer",
+}
 
 
 class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a credentials file holds (see `fl-broker account`)."""
+    """What a bundle holds; `name` is the account and, for a board, the board's name."""
 
-    username: str
+    role: Role
+    name: str
     password: str
+    broker: str
+    federation: str
+    ca: str
+    clients: str = ""
+
+    def __repr__(self) -> str:
+        return f"Credentials(role={self.role!r}, name={self.name!r})"
 
 
-def read_address(text: str, credentials: Path | None) -> Address:
-    """HOST, HOST:PORT or [IPV6]:PORT, with the login from a file only its owner can read."""
-    host, port = _split(text)
-    if credentials is None:
-        return Address(host, port)
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The broker as a command was told to reach it."""
+
+    address: Address
+    federation: str
+    credentials: Credentials | None
+
+
+def reach(broker: str | None, file: Path | None, federation: str | None, *roles: Role) -> Reach:
+    """The broker, login and federation from options and a bundle made for one of the roles."""
+    credentials = None if file is None else read_credentials(file)
+    if credentials is not None and roles and credentials.role not in roles:
+        raise UsageError(
+            f"{file} is for a {credentials.role}; expected one for a {' or '.join(roles)}, "
+            f"made by: {_ENROLL[roles[0]]}"
+        )
+    own = None if credentials is None else credentials.federation
+    return Reach(
+        _address(broker, credentials),
+        check_name(_agree("--federation", federation, own, file) or DEFAULT_FEDERATION,
+                   "--federation"),
+        credentials,
+    )  # fmt: skip
+
+
+def board_of(reached: Reach, board: str | None, file: Path | None) -> str | None:
+    """The board's name, if the option or the bundle says it."""
+    own = None if reached.credentials is None else reached.credentials.name
+    return _agree("--board", board, own, file)
+
+
+def clients_of(reached: Reach, clients: str | None, file: Path | None) -> tuple[int, ...]:
+    """The clients of the board, from the option or the bundle."""
+    own = None if reached.credentials is None else reached.credentials.clients
+    wanted = None if clients is None else show_ids(parse_ids(clients))
+    text = _agree("--clients", wanted, own, file)
+    if text is None:
+        raise UsageError("--clients is missing; expected such as 0,1,2 or 0-9")
+    return parse_ids(text)
+
+
+def _agree(option: str, said: str | None, own: str | None, file: Path | None) -> str | None:
+    if said is not None and own is not None and said != own:
+        raise UsageError(
+            f"{option} is {said!r}, but {file} is for {own!r}; leave the option out, or enroll "
+            "anew on the broker's machine"
+        )
+    return said if said is not None else own
+
+
+def read_credentials(path: Path) -> Credentials:
+    """A bundle from a file that only its owner can read."""
     try:
-        if sys.platform != "win32" and credentials.stat().st_mode & (
-            stat.S_IRWXG | stat.S_IRWXO
-        ):
-            raise UsageError(f"{credentials} is open to others; run: chmod 600 {credentials}")
-        login = msgspec.convert(tomllib.loads(credentials.read_text()), Credentials)
+        if sys.platform != "win32" and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise UsageError(f"{path} is open to others; run: chmod 600 {path}")
+        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Credentials)
     except OSError as error:
-        raise UsageError(f"{credentials} cannot be read: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise UsageError(f"{credentials} is not a credentials file: {error}") from error
-    return Address(host, port, login.username, login.password)
+        raise UsageError(f"{path} is not a credentials file: {error}") from error
 
 
-def _split(text: str) -> tuple[str, int]:
+def credentials_text(credentials: Credentials) -> str:
+    """A bundle as `read_credentials` reads it; no value has quotes, by their making."""
+    lines = [
+        "# Opens the broker for one account; keep it private (chmod 600).",
+        *(
+            f'{name} = "{value}"'
+            for name, value in msgspec.structs.asdict(credentials).items()
+            if name != "ca"
+        ),
+        f"ca = '''\n{credentials.ca.strip()}\n'''",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _address(text: str | None, credentials: Credentials | None) -> Address:
+    if credentials is None:
+        host, port = split_address(text or DEFAULT_HOST)
+        return Address(host, port)
+    host, port = split_address(credentials.broker)
+    if text is not None:
+        host, port = split_address(text, port)
+    return Address(host, port, credentials.name, credentials.password, credentials.ca)
+
+
+def split_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
+    """HOST, HOST:PORT or [IPV6]:PORT as host and port."""
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]") or (":" in host and not host.startswith("[")):
-        host, port = text, str(DEFAULT_PORT)
+        host, port = text, str(default_port)
     host = host.strip("[]")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UsageError(f"--broker is {text!r}; expected HOST or HOST:PORT")
     return host, int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """The opposite of `split_address`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

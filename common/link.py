@@ -9,9 +9,10 @@ everything again on `Up`.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import queue
-import ssl
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from common.address import Address
 from common.topics import QOS, Packet
+from common.trust import client_context, why
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +117,17 @@ def _properties(packet_type: int) -> Properties:
     return Properties(packet_type)  # type: ignore[no-untyped-call]
 
 
+def _session_name(address: Address, client_id: str) -> str:
+    """The MQTT client id: for an account, one that other accounts cannot guess.
+
+    Whoever connects with the id of another client throws it off the broker.
+    """
+    if address.password is None:
+        return client_id
+    secret = address.password.encode()[:64]
+    return f"{client_id}-{hashlib.blake2b(client_id.encode(), key=secret).hexdigest()[:16]}"
+
+
 @dataclass(slots=True)
 class _Stream:
     token: str
@@ -151,7 +164,7 @@ class PahoLink:
         self._kicks = 0
         self._up = False
         self._said_down = False
-        self._client = self._make_client(client_id)
+        self._client = self._make_client(_session_name(address, client_id))
         connect = _properties(PacketTypes.CONNECT)
         connect.SessionExpiryInterval = SESSION_SECONDS
         self._client.connect_async(
@@ -171,8 +184,8 @@ class PahoLink:
         client.max_inflight_messages_set(100)
         if self.address.username is not None:
             client.username_pw_set(self.address.username, self.address.password)
-        if self.address.ca_file is not None:
-            client.tls_set(self.address.ca_file, tls_version=ssl.PROTOCOL_TLS_CLIENT)
+        if self.address.ca is not None:
+            client.tls_set_context(client_context(self.address.ca))
         client.on_pre_connect = self._before_connect
         client.on_connect = self._on_connect
         client.on_connect_fail = self._on_connect_fail
@@ -212,7 +225,10 @@ class PahoLink:
         self._happenings.put(Up(self._connection))
 
     def _on_connect_fail(self, _client: mqtt.Client, _data: object) -> None:
-        self._happenings.put(Down("no connection"))
+        # paho calls this while it handles the error, and says nothing else of it.
+        error = sys.exc_info()[1]
+        reason = why(error, self.address.host) if isinstance(error, OSError) else ""
+        self._happenings.put(Down(reason or "no connection"))
 
     def _on_disconnect(
         self,

@@ -21,7 +21,7 @@ def main() -> None:
     """The board side of fedbed: simulates federated-learning clients on this machine.
 
     \b
-    Example: fl-client run --broker 192.168.1.10 --board pi-1 --clients 0-2
+    Example: fl-client run --credentials pi-1.toml
     """
 
 
@@ -36,7 +36,9 @@ def run(verbose: int, quiet: bool, **options: object) -> None:
     daemon that was killed goes on where it was.
 
     \b
-    Example: fl-client run --broker 192.168.1.10 --board pi-1 --clients 0-2
+    Examples:
+      fl-client run --credentials pi-1.toml
+      fl-client run --board pi-1 --clients 0-2
     """
     set_up_logging(-1 if quiet else verbose)
     settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them

@@ -11,27 +11,26 @@ from typing import Any, TypeVar
 
 import click
 
-from common.credentials import read_address
-from common.ids import check_name, parse_ids
+from common.credentials import board_of, clients_of, reach
+from common.ids import check_name
 from fl_client.service import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("--broker", default="127.0.0.1", metavar="HOST[:PORT]", show_default=True,
-                 help="Where the MQTT broker is."),
+    click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
+                 help="This board's bundle, made by 'fl-broker enroll': says the rest."),
+    click.option("--broker", metavar="HOST[:PORT]",
+                 help="Where the MQTT broker is.  [default: 127.0.0.1]"),
     click.option("--board", metavar="NAME",
                  help="Name of this board.  [default: the host name]"),
-    click.option("--clients", required=True, metavar="IDS",
+    click.option("--clients", metavar="IDS",
                  help="The clients to simulate, such as 0,1,2 or 0-9."),
     click.option("--state", type=click.Path(path_type=Path), metavar="DIR",
                  help="Where state is kept.  [default: ~/.local/state/fedbed/BOARD]"),
     click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
                  help="Training processes that work side by side."),
-    click.option("--federation", default="fl", show_default=True,
-                 help="First level of all topics."),
-    click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
-                 help="Login for the broker (made by 'fl-broker account')."),
+    click.option("--federation", help="First level of all topics.  [default: fl]"),
 )  # fmt: skip
 
 
@@ -44,22 +43,23 @@ def board_options(function: F) -> F:
 
 def settings_from(
     *,
-    broker: str,
+    credentials: Path | None,
+    broker: str | None,
     board: str | None,
-    clients: str,
+    clients: str | None,
     state: Path | None,
     workers: int,
-    federation: str,
-    credentials: Path | None,
+    federation: str | None,
 ) -> Settings:
     """The settings these options mean."""
-    name = check_name(board or _host_name(), "--board")
+    reached = reach(broker, credentials, federation, "board")
+    name = check_name(board_of(reached, board, credentials) or _host_name(), "--board")
     return Settings(
-        address=read_address(broker, credentials),
+        address=reached.address,
         board=name,
-        clients=parse_ids(clients),
+        clients=clients_of(reached, clients, credentials),
         state=(state or _default_state() / name).absolute(),
-        federation=check_name(federation, "--federation"),
+        federation=reached.federation,
         workers=workers,
     )
 

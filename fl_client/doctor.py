@@ -11,19 +11,19 @@ import secrets
 import shutil
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from common.address import Address, probe
-from common.errors import BrokerError, DataError
+from common.address import Address
+from common.errors import DataError
 from common.experiment_file import load_experiment
 from common.link import PahoLink, Refused, Up
 from common.shards import load_shard, shard_key
 from common.topics import TRAIN_END, Packet, subscriptions
+from common.trust import ca_expiry, days_left, shake_hands, why
 from fl_client.findings import (
     Finding,
     TorchTrial,
@@ -115,44 +115,29 @@ def _says(*command: str) -> str | None:
 def _broker(settings: Settings) -> Iterator[Finding]:
     address = settings.address
     try:
-        probe(address)
-    except BrokerError as error:
+        socket.create_connection((address.host, address.port), ANSWER_SECONDS).close()
+    except OSError as error:
         advice = "start the broker, or correct its address; see also this board's network"
-        yield Finding("broker", "failed", str(error).partition(";")[0], advice)
+        reason = f"cannot reach the broker at {address}: {why(error, address.host)}"
+        yield Finding("broker", "failed", reason, advice)
         return
     yield Finding("broker", "ok", f"{address} answers")
-    if address.ca_file is not None:
-        certificate = _certificate(address, address.ca_file)
+    if address.ca is not None:
+        certificate = _certificate(address, address.ca)
         yield certificate
         if certificate.level == "failed":
             return
     yield from _account(settings)
 
 
-def _certificate(address: Address, ca_file: str) -> Finding:
+def _certificate(address: Address, ca: str) -> Finding:
     try:
-        context = ssl.create_default_context(cafile=ca_file)
-        expires = _handshake(address, context)
-    except ssl.SSLCertVerificationError as error:
-        advice = (
-            "if the clock is right: copy this board's credentials here again, "
-            "or renew the certificate on the broker's machine (fl-broker renew)"
-        )
-        return Finding("certificate", "failed", error.verify_message, advice)
+        end = shake_hands(address.host, address.port, ca, ANSWER_SECONDS)
     except OSError as error:
-        advice = "is this the broker's TLS port, and the CA file readable?"
-        return Finding("certificate", "failed", str(error).lower(), advice)
-    return judge_certificate((expires - time.time()) / 86400)
-
-
-def _handshake(address: Address, context: ssl.SSLContext) -> float:
-    """When the broker's certificate expires (Unix time)."""
-    with (
-        socket.create_connection((address.host, address.port), ANSWER_SECONDS) as plain,
-        context.wrap_socket(plain, server_hostname=address.host) as secure,
-    ):
-        certificate = secure.getpeercert() or {}
-    return ssl.cert_time_to_seconds(str(certificate["notAfter"]))
+        found, _, advice = why(error, address.host).partition("; ")
+        again = "copy this board's credentials here again (fl-broker enroll)"
+        return Finding("certificate", "failed", found, advice or again)
+    return judge_certificate(min(days_left(end), days_left(ca_expiry(ca))))
 
 
 def _account(settings: Settings) -> Iterator[Finding]:

@@ -122,15 +122,15 @@ def judge_clock(*, synchronized: bool | None, container: bool) -> Finding:
     return Finding("clock", "ok", "synchronised")
 
 
-def judge_certificate(days: float) -> Finding:
-    """How long the broker's certificate still holds."""
+def judge_certificate(days: int) -> Finding:
+    """How long the broker's certificate (or its CA's, if that ends first) still holds."""
     if days < 0:
         advice = "renew it on the broker's machine: fl-broker renew (or this clock is wrong)"
-        return Finding("certificate", "failed", f"expired {-days:.0f} days ago", advice)
+        return Finding("certificate", "failed", f"expired {-days} days ago", advice)
     if days < EXPIRES_SOON_DAYS:
         advice = "renew it on the broker's machine: fl-broker renew"
-        return Finding("certificate", "warning", f"expires in {days:.0f} days", advice)
-    return Finding("certificate", "ok", f"valid for another {days:.0f} days")
+        return Finding("certificate", "warning", f"expires in {days} days", advice)
+    return Finding("certificate", "ok", f"valid for another {days} days")
 
 
 def judge_shards(

@@ -10,11 +10,10 @@ import click
 from common.address import probe
 from common.cli import INTERRUPTED, Commands, version_option
 from common.config import Experiment
-from common.credentials import read_address
+from common.credentials import reach
 from common.datasets import require_dataset
 from common.errors import UsageError
 from common.experiment_file import load_experiment, write_text
-from common.ids import check_name
 from fl_server import launch
 from fl_server.cli_options import (
     broker_options,
@@ -44,9 +43,9 @@ def main() -> None:
 def run(
     file: Path,
     overrides: tuple[str, ...],
-    broker: str,
+    broker: str | None,
     credentials: Path | None,
-    federation: str,
+    federation: str | None,
     name: str | None,
     runs: Path,
     plain: bool,
@@ -54,15 +53,15 @@ def run(
     """Run an experiment on the boards that are connected to a broker.
 
     \b
-    Example: fl-server run examples/demo.toml --broker 192.168.1.10 --set experiment.rounds=50
+    Example: fl-server run examples/demo.toml --credentials server.toml
+    Example: fl-server run examples/demo.toml --set experiment.rounds=50
     """
     experiment = load_experiment(file, overrides)
-    address = read_address(broker, credentials)
-    check_name(federation, "--federation")
-    probe(address)  # before a run folder is made
+    reached = reach(broker, credentials, federation, "coordinator")
+    probe(reached.address)  # before a run folder is made
     place = launch.Place(runs, plain)
     store = launch.find_or_create(place, experiment, name)
-    _exit(finished=launch.run(place, store, address, federation))
+    _exit(finished=launch.run(place, store, reached.address, reached.federation))
 
 
 @main.command()
@@ -74,23 +73,22 @@ def run(
 def resume(
     name: str,
     wait: float,
-    broker: str,
+    broker: str | None,
     credentials: Path | None,
-    federation: str,
+    federation: str | None,
     runs: Path,
     plain: bool,
 ) -> None:
     """Go on with a run that was interrupted, killed or unplugged.
 
     \b
-    Example: fl-server resume demo-3 --broker 192.168.1.10
+    Example: fl-server resume demo-3 --credentials server.toml
     """
     place = launch.Place(runs, plain)
     store = launch.find_run(place, Path(name).name)
-    address = read_address(broker, credentials)
-    check_name(federation, "--federation")
-    probe(address, patience=wait)
-    _exit(finished=launch.run(place, store, address, federation))
+    reached = reach(broker, credentials, federation, "coordinator")
+    probe(reached.address, patience=wait)
+    _exit(finished=launch.run(place, store, reached.address, reached.federation))
 
 
 @main.command()

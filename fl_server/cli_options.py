@@ -38,10 +38,10 @@ run_option = click.option(
     "--run", "name", metavar="NAME", help="Name of the run; an unfinished one is resumed."
 )
 broker_options = together(
-    click.option("--broker", default="127.0.0.1", show_default=True, metavar="HOST[:PORT]",
-                 help="Where the MQTT broker is."),
+    click.option("--broker", metavar="HOST[:PORT]",
+                 help="Where the MQTT broker is.  [default: the credentials', or 127.0.0.1]"),
     click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
-                 help="Login for the broker (made by 'fl-broker account')."),
-    click.option("--federation", default="fl", show_default=True,
-                 help="First level of all topics."),
+                 help="How to log in, made by 'fl-broker enroll'."),
+    click.option("--federation",
+                 help="First level of all topics.  [default: the credentials', or fl]"),
 )  # fmt: skip

@@ -9,8 +9,8 @@ PATH="$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
 
 mode="${1:-}"
 case "$mode" in
-    demo) extras=data ;;
-    test) extras=data,dev ;;
+    demo) extras=broker,data ;;
+    test) extras=broker,data,dev ;;
     *) echo "usage: scripts/setup.sh demo|test" >&2; exit 2 ;;
 esac
 

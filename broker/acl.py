@@ -1,0 +1,75 @@
+"""PURE: who may publish and read what, as Mosquitto's acl_file; made from the topic table.
+
+    board        writes  connected/<itself>, receive_info|receive_weights|test_metrics/<its ids>
+                 reads   what the coordinator says to all or to its ids, its own presence
+    coordinator  writes  what the table gives to the server, connected/@coordinator
+                 reads   everything in its federation
+    viewer       reads   everything but weights and updates
+
+A board reads no other board's presence: who has which clients was settled when they were
+enrolled, and a stolen account must not be able to drive others out by claiming theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from common.credentials import Role
+from common.messages import COORDINATOR
+from common.topics import CONNECTED, RECEIVE_WEIGHTS, SEND_WEIGHTS, TOPICS, connected_topic
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Somebody who may log in."""
+
+    name: str
+    role: Role
+    federation: str
+    clients: tuple[int, ...] = ()
+
+
+def acl_text(accounts: Iterable[Account]) -> str:
+    """The whole file; whoever is not in it may do nothing."""
+    lines = ["# Written by fl-broker; changes here are lost."]
+    for account in sorted(accounts, key=lambda account: account.name):
+        lines.append(f"user {account.name}")
+        lines += [f"topic write {topic}" for topic in written(account)]
+        lines += [f"topic read {topic}" for topic in read(account)]
+    return "\n".join(lines) + "\n"
+
+
+def written(account: Account) -> Iterator[str]:
+    """The topics an account may publish on."""
+    fed = account.federation
+    if account.role == "board":
+        yield connected_topic(fed, account.name)
+        for row in TOPICS:
+            if row.source == "board" and row is not CONNECTED:
+                stem = row.pattern.removesuffix("+")
+                yield from (f"{fed}/{stem}{client}" for client in account.clients)
+    elif account.role == "coordinator":
+        yield connected_topic(fed, COORDINATOR)
+        yield from (f"{fed}/{row.pattern}" for row in TOPICS if row.source == "server")
+        yield f"{fed}/{_private('+')}"
+
+
+def read(account: Account) -> Iterator[str]:
+    """The topics an account gets messages from."""
+    fed = account.federation
+    if account.role == "coordinator":
+        yield f"{fed}/#"
+    elif account.role == "viewer":
+        weights = (SEND_WEIGHTS, RECEIVE_WEIGHTS)
+        yield from (f"{fed}/{row.pattern}" for row in TOPICS if row not in weights)
+    else:
+        yield connected_topic(fed, account.name)
+        yield connected_topic(fed, COORDINATOR)
+        yield from (f"{fed}/{row.pattern}" for row in TOPICS if row.source == "server")
+        yield from (f"{fed}/{_private(str(client))}" for client in account.clients)
+
+
+def _private(client: str) -> str:
+    """Where the coordinator sends one client its own model."""
+    return f"{SEND_WEIGHTS.pattern.removesuffix('+')}to/{client}/+"
