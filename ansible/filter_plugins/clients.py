@@ -1,4 +1,4 @@
-"""Which board simulates which clients, for the playbooks: ids as given, or spread by a count."""
+"""Which board simulates which clients, for playbooks: ids as given, or spread by a count."""
 
 from __future__ import annotations
 
