@@ -105,16 +105,16 @@ def _restarts(lab: Lab, name: str) -> int:
     return int(shown)
 
 
-_PLACES = "/bin /boot /etc /home /lib /opt /root /sbin /srv /usr /var".split()
-_LEAVE = ("/var/log", "/var/cache", "/var/lib/apt", "/var/lib/dpkg", "/var/tmp", "/var/backups")
-_LEAVE += ("/home/pi/.ansible", "/root/.ansible", "/var/lib/systemd")
+_PLACES = "/bin /boot /etc /home /lib /opt /root /sbin /srv /usr /var"
+_LEAVE = ["/var/log", "/var/cache", "/var/lib/apt", "/var/lib/dpkg", "/var/tmp", "/var/backups"]
+_LEAVE += ["/home/pi/.ansible", "/root/.ansible", "/var/lib/systemd"]
 
 
 def _traces(lab: Lab, name: str) -> set[str]:
     """Every file, user, group and package of a machine; not logs and apt's own books."""
     prune = " -o ".join(f"-path {path}" for path in _LEAVE)
-    find = f"sudo find {' '.join(_PLACES)} ( {prune} ) -prune -o -not -name __pycache__ "
-    files = lab.ssh(name, *find.replace("(", r"\(").replace(")", r"\)").split(), "-print")
+    find = rf"sudo find {_PLACES} \( {prune} \) -prune -o -print"
+    files = lab.ssh(name, find)
     people = lab.ssh(name, "getent passwd; getent group | cut -d: -f1")
     packages = lab.ssh(
         name, "dpkg-query", "-W", "-f", r"'package ${Package} ${db:Status-Abbrev}\n'"

@@ -15,6 +15,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.e2e.rig import eventually
@@ -22,8 +23,7 @@ from tests.e2e.rig import eventually
 FOLDER = Path(os.environ.get("FEDBED_FLEET_DIR", "/var/tmp/fedbed-fleet"))
 BRIDGE, NETWORK, USER = "fedbed0", "10.98.76", "pi"
 SUITE = "bookworm"
-SYSTEM = ("systemd", "systemd-sysv", "dbus", "openssh-server", "python3", "python3-apt")
-SYSTEM += ("sudo", "ca-certificates", "iproute2")
+SYSTEM = "systemd,systemd-sysv,dbus,openssh-server,python3,python3-apt,sudo,iproute2"
 # What the playbooks install: the machines find it in a repository on their own disk.
 OFFERED = ("mosquitto", "python3-venv", "systemd-timesyncd")
 TOOLS = ("mmdebstrap", "systemd-nspawn", "ip", "ssh", "dpkg-scanpackages", "setpriv")
@@ -109,7 +109,7 @@ class Lab:
     def wait_for(self, *names: str) -> None:
         """Wait until machines are up."""
         for name in names:
-            eventually(lambda name=name: self._is_up(name), f"{name} boots", BOOT_SECONDS)
+            eventually(partial(self._is_up, name), f"{name} boots", BOOT_SECONDS)
 
     def _is_up(self, name: str) -> bool:
         process = self.machines[name].process
@@ -143,8 +143,8 @@ class Lab:
 
     def ssh_options(self) -> Sequence[str]:
         """How to log in: the machines are made anew each time, so their host keys are."""
-        options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null")
-        options += ("LogLevel=ERROR", "BatchMode=yes", "ConnectTimeout=5")
+        options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null"]
+        options += ["LogLevel=ERROR", "BatchMode=yes", "ConnectTimeout=5"]
         return [word for option in options for word in ("-o", option)]
 
 
@@ -191,7 +191,7 @@ def _make_base(base: Path, key: Path) -> None:
     )
     get = "apt-get -qq -y --no-install-recommends --download-only install"
     call(
-        *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(SYSTEM)}"),
+        *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={SYSTEM}"),
         f'--customize-hook=chroot "$1" {get} {" ".join(OFFERED)}',
         '--customize-hook=cd "$1" && mkdir srv/apt && mv var/cache/apt/archives/*.deb srv/apt',
         *(SUITE, new, f"deb {mirror} {SUITE} main"),
@@ -208,6 +208,7 @@ def _make_base(base: Path, key: Path) -> None:
     shutil.copy(key.with_suffix(".pub"), ssh / "authorized_keys")
     call("chroot", new, "chown", "-R", f"{USER}:{USER}", f"/home/{USER}/.ssh")
     (new / "etc/machine-id").write_text("")
+    os.utime(new / "var/lib/apt/lists", (0, 0))  # or the playbook would take them for fresh
     for timer in ("apt-daily", "apt-daily-upgrade", "dpkg-db-backup", "e2scrub_all"):
         (new / f"etc/systemd/system/{timer}.timer").symlink_to("/dev/null")
     new.rename(base)
