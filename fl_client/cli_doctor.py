@@ -19,8 +19,10 @@ MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("FAIL"
 @board_options
 @click.option("--experiment", type=click.Path(path_type=Path), metavar="FILE",
               help="Look for the data that this experiment needs.")  # fmt: skip
+@click.option("--quick", is_flag=True,
+              help="Leave out torch, which takes seconds: for health checks.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def doctor(experiment: Path | None, as_json: bool, **options: object) -> None:
+def doctor(experiment: Path | None, quick: bool, as_json: bool, **options: object) -> None:
     """Check this board and say what to do about whatever is wrong.
 
     Takes the same options as 'fl-client run'; a running daemon is not disturbed. Exit code 1 if
@@ -31,7 +33,7 @@ def doctor(experiment: Path | None, as_json: bool, **options: object) -> None:
     """
     settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them
     findings = []
-    for finding in examine(settings, experiment):
+    for finding in examine(settings, experiment, with_torch=not quick):
         findings.append(finding)
         if not as_json:
             _show(finding)

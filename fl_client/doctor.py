@@ -43,10 +43,13 @@ ANSWER_SECONDS = 10.0
 MEGABYTE = 1 << 20
 
 
-def examine(settings: Settings, experiment: Path | None) -> Iterator[Finding]:
+def examine(
+    settings: Settings, experiment: Path | None, *, with_torch: bool = True
+) -> Iterator[Finding]:
     """Every check, one after another, as the answers come."""
     yield judge_python(sys.version_info[:2], platform.python_implementation())
-    yield judge_torch(try_torch())
+    if with_torch:
+        yield judge_torch(try_torch())
     yield judge_threads(len(os.sched_getaffinity(0)), settings.workers)
     yield _memory(settings.workers)
     yield _disk(settings.state)
