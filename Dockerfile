@@ -10,10 +10,14 @@ RUN python -m venv /opt/fedbed
 ENV PATH=/opt/fedbed/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_NO_INDEX
+# Another torch than that of constraints.txt, such as 2.3.1 for CPUs of ARMv8.0.
+ARG TORCH
 # The largest and rarest first: layers above a change are not built again. The brackets make the
 # folder optional. torch comes alone: with the others pip may fetch gigabytes of CUDA.
 COPY constraints.txt wheel[s] wheels/
 RUN cp wheels/constraints.txt . \
+    && if [ -n "$TORCH" ]; then \
+        sed -i "s/^torch==.*/torch==$TORCH/; s/^numpy==.*/numpy<2/" constraints.txt; fi \
     && pip install --find-links wheels -c constraints.txt torch \
     && rm -rf /opt/fedbed/lib/python3*/site-packages/torch/include \
     && find /opt/fedbed -name '*.a' -delete
