@@ -26,6 +26,7 @@ def digest(arrays: Arrays) -> str:
 def weighted_mean(items: Iterable[tuple[Arrays, Mapping[str, float]]]) -> dict[str, Array]:
     """Mean of arrays in float64, in the given order; each part of the model has its own weight.
 
+    Of integers (counters of batches, in some models) it is the largest.
     `items` is read once and one item is held at a time, so it may load them from disk.
     """
     total: dict[str, Array] = {}
@@ -33,6 +34,9 @@ def weighted_mean(items: Iterable[tuple[Arrays, Mapping[str, float]]]) -> dict[s
     kinds: dict[str, np.dtype[Any]] = {}
     for arrays, weights in items:
         for name, array in arrays.items():
+            if np.issubdtype(array.dtype, np.integer):
+                total[name] = np.maximum(total.get(name, array), array)
+                continue
             share = weights[part_of(name)]
             if name not in total:
                 total[name] = np.zeros(array.shape, np.float64)
@@ -40,9 +44,62 @@ def weighted_mean(items: Iterable[tuple[Arrays, Mapping[str, float]]]) -> dict[s
                 kinds[name] = array.dtype
             total[name] += np.multiply(array, share, dtype=np.float64)
             weight[name] += share
-    return {name: (total[name] / weight[name]).astype(kinds[name]) for name in total}
+    return {
+        name: (array / weight[name]).astype(kinds[name]) if name in weight else array
+        for name, array in total.items()
+    }
 
 
 def part_of(name: str) -> str:
     """Which part of the model an array belongs to: the word before the first dot."""
     return name.split(".", 1)[0]
+
+
+def parts(arrays: Arrays, names: Iterable[str]) -> dict[str, Array]:
+    """The arrays of some parts."""
+    wanted = frozenset(names)
+    return {name: array for name, array in arrays.items() if part_of(name) in wanted}
+
+
+def renamed(arrays: Arrays, old: str, new: str) -> dict[str, Array]:
+    """The arrays of one part, under the name of another part."""
+    return {
+        new + name.removeprefix(old): array
+        for name, array in arrays.items()
+        if part_of(name) == old
+    }
+
+
+def under(word: str, arrays: Arrays) -> dict[str, Array]:
+    """The arrays as a part of their own: `word.` before every name."""
+    return {f"{word}.{name}": array for name, array in arrays.items()}
+
+
+def from_under(word: str, arrays: Arrays) -> dict[str, Array]:
+    """The arrays that were put `under` a word, by their old names."""
+    start = f"{word}."
+    return {
+        name.removeprefix(start): array
+        for name, array in arrays.items()
+        if name.startswith(start)
+    }
+
+
+def moved(new: Arrays, old: Arrays) -> dict[str, Array]:
+    """How far arrays have moved; integers are left out."""
+    return {
+        name: array - old[name]
+        for name, array in new.items()
+        if np.issubdtype(array.dtype, np.floating)
+    }
+
+
+def mixed(share: float, mine: Arrays, others: Arrays) -> dict[str, Array]:
+    """share * mine + (1 - share) * others; integers are mine."""
+    left, right = np.float32(share), np.float32(1 - share)
+    return {
+        name: left * array + right * others[name]
+        if np.issubdtype(array.dtype, np.floating)
+        else array
+        for name, array in mine.items()
+    }

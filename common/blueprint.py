@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.algorithms import build
-from common.algorithms.base import Algorithm
+from common.algorithms.base import Algorithm, Server
 from common.arrays import Arrays
 from common.config import Experiment
 from common.datasets import dataset_info
@@ -26,6 +26,29 @@ if TYPE_CHECKING:
 def algorithm_of(experiment: Experiment) -> Algorithm:
     """The algorithm an experiment runs."""
     return build(experiment.algorithm.name, experiment.algorithm.options)
+
+
+def server_of(
+    experiment: Experiment, *, number: int = 0, download: Arrays | None = None
+) -> Server:
+    """What the algorithm's server half gets to know when round `number` closes."""
+    seed = experiment.experiment.seed
+    return Server(
+        clients=experiment.data.clients,
+        classes=dataset_info(experiment.data.dataset).classes,
+        round=number,
+        rng=lambda purpose: generator(seed, purpose, number),
+        buffers=buffers_of(experiment),
+        aggregation=experiment.aggregation,
+        download={} if download is None else download,
+    )
+
+
+def buffers_of(experiment: Experiment) -> frozenset[str]:
+    """The arrays of the model that are no parameters; only models of others have any."""
+    if not has_user_model(experiment):
+        return frozenset()
+    return frozenset(name for name, _ in user_model(experiment).named_buffers())
 
 
 def spec_of(experiment: Experiment) -> ModelSpec:
@@ -110,9 +133,11 @@ def check(experiment: Experiment) -> None:
         )
     data, info = experiment.data, dataset_info(experiment.data.dataset)
     smallest = smallest_of(data)
-    if data.clients * smallest > info.size:
+    size = info.size if data.test == "pool" else info.official
+    if data.clients * smallest > size:
         raise ConfigError(
-            f"data.clients is {data.clients}, but {data.dataset} has only {info.size} samples; "
+            f"data.clients is {data.clients}, but {data.dataset} has only {size} samples"
+            f"{'' if data.test == 'pool' else ' to train'}; "
             f"every client needs at least {smallest}"
         )
     if data.partition == "classes" and data.classes_per_client > info.classes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TypeVar
 
 import msgspec
@@ -16,6 +16,8 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from common.arrays import Array, Arrays
+from common.config import Encoding
+from common.encodings import packed, unpacked
 from common.errors import ProtocolError, VersionError
 from common.messages import (
     PROTOCOL,
@@ -100,33 +102,48 @@ class UpdateMeta(Wire, frozen=True, kw_only=True):
     steps: Natural
     weights: dict[str, float]
     loss: float | None
+    values: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
 
 
-class _Stamp(Wire, frozen=True, kw_only=True):
+class _Stamp(Wire, frozen=True, kw_only=True, omit_defaults=True):
     encoding: Text
     meta: msgspec.Raw
+    scales: dict[str, float] = msgspec.field(default_factory=dict)
 
 
-def encode_tensors(arrays: Arrays, meta: Wire) -> bytes:
+def encode_tensors(arrays: Arrays, meta: Wire, encoding: Encoding = "float32") -> bytes:
     """Named arrays and their metadata as one safetensors blob; same input, same bytes."""
-    stamp = _Stamp(encoding="float32", meta=msgspec.Raw(msgspec.json.encode(meta)))
-    solid = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    small, scales = packed(arrays, encoding)
+    text = msgspec.Raw(msgspec.json.encode(meta))
+    stamp = _Stamp(encoding=encoding, meta=text, scales=dict(sorted(scales.items())))
+    solid = {name: np.asarray(array, order="C") for name, array in small.items()}
     return safetensors.numpy.save(solid, {_META: msgspec.json.encode(stamp).decode()})
 
 
-def decode_tensors(data: bytes, kind: type[W]) -> tuple[dict[str, Array], W]:
+def decode_tensors(
+    data: bytes, kind: type[W], encoding: Encoding = "float32"
+) -> tuple[dict[str, Array], W]:
     """A safetensors blob as named, read-only arrays and their metadata."""
     stamp = _read_stamp(data)
-    if stamp.encoding != "float32":
-        raise ProtocolError(f"encoding {stamp.encoding!r} is not known; expected 'float32'")
+    if stamp.encoding != encoding:
+        raise ProtocolError(f"encoding is {stamp.encoding[:40]!r}; expected {encoding!r}")
     try:
         meta = msgspec.json.decode(stamp.meta, type=kind)
         arrays = safetensors.numpy.load(data)
     except (msgspec.DecodeError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise ProtocolError(f"not a valid tensor blob: {error}") from error
+    arrays = unpacked(arrays, encoding, stamp.scales)
     for array in arrays.values():
         array.flags.writeable = False
     return arrays, meta
+
+
+def decode_meta(data: bytes, kind: type[W]) -> W:
+    """The metadata of a blob alone: whose it is, before anybody looks into it."""
+    try:
+        return msgspec.json.decode(_read_stamp(data).meta, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"not the metadata of a blob of ours: {error}") from error
 
 
 def _read_stamp(data: bytes) -> _Stamp:
@@ -147,16 +164,17 @@ def _read_stamp(data: bytes) -> _Stamp:
         raise ProtocolError(f"not a tensor blob of ours: {e!r}") from e
 
 
-def check_arrays(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse arrays that are not exactly these names and shapes in finite float32."""
-    if set(arrays) != set(shapes):
-        odd = sorted(set(arrays) ^ set(shapes))
+def check_arrays(arrays: Arrays, like: Arrays) -> None:
+    """Refuse arrays without exactly these names, shapes and kinds, or that are not finite."""
+    if set(arrays) != set(like):
+        odd = sorted(set(arrays) ^ set(like))
         raise ProtocolError(f"arrays missing or unknown: {', '.join(odd)[:200]}")
-    for name, shape in shapes.items():
+    for name, wanted in like.items():
         array = arrays[name]
-        if array.dtype != np.float32 or array.shape != shape:
+        if array.dtype != wanted.dtype or array.shape != wanted.shape:
             raise ProtocolError(
-                f"{name} is {array.dtype}{list(array.shape)}; expected float32{list(shape)}"
+                f"{name} is {array.dtype}{list(array.shape)}; "
+                f"expected {wanted.dtype}{list(wanted.shape)}"
             )
         if not np.isfinite(array).all():
             raise ProtocolError(
@@ -164,8 +182,13 @@ def check_arrays(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]]) -> None:
             )
 
 
-def cut(blob: bytes, *, run: str, number: int, client: int | None) -> Iterator[Chunk]:
-    """The parts of a blob, each small enough for one PUBLISH; `number` is the round."""
+def cut(
+    blob: bytes, *, run: str, number: int, client: int | None, down: bool = False
+) -> Iterator[Chunk]:
+    """The parts of a blob, each small enough for one PUBLISH; `number` is the round.
+
+    What is for no client in particular goes down to all.
+    """
     parts = max(1, -(-len(blob) // CHUNK))
     name = blob_digest(blob)
     for part in range(parts):
@@ -173,6 +196,7 @@ def cut(blob: bytes, *, run: str, number: int, client: int | None) -> Iterator[C
             run=run,
             round=number,
             client=client,
+            down=down or client is None,
             part=part,
             parts=parts,
             size=len(blob),
@@ -201,6 +225,8 @@ def decode_chunk(data: bytes) -> Chunk:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"not a valid chunk header: {error}") from error
     body = data[8 + length :]
+    if header.client is None and not header.down:
+        raise ProtocolError("an update of no client")
     if header.size > MAX_BLOB or header.parts != max(1, -(-header.size // CHUNK)):
         raise ProtocolError(f"{header.parts} parts do not make {header.size} bytes")
     if header.part >= header.parts:

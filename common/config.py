@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 Positive = Annotated[int, Meta(ge=1)]
+Encoding = Literal["float32", "float16", "int8"]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -155,6 +156,31 @@ class DataSection(Section, frozen=True, kw_only=True):
         bool,
         Meta(description="Whether train_ratio holds for each class of a client by itself."),
     ] = False
+    test: Annotated[
+        Literal["pool", "official", "official-like"],
+        Meta(
+            description='"pool": the official training and test parts are mixed and each '
+            'client keeps some samples to test; "official": clients train with all they have '
+            "of the training part, and each tests on a share of the official test set; "
+            '"official-like": on samples of that set with the labels of its training.'
+        ),
+    ] = "pool"
+    share: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="Size of the set of samples shared by all, balanced over the classes, "
+            "as a share of all training samples; 0 = nothing is shared.",
+        ),
+    ] = 0.0
+    share_given: Annotated[
+        float,
+        Meta(gt=0, le=1, description="Share of the shared samples each client gets."),
+    ] = 0.5
+    share_removed: Annotated[
+        bool, Meta(description="Whether their owners lose the samples that are shared.")
+    ] = False
 
 
 class TrainingSection(Section, frozen=True, kw_only=True):
@@ -223,6 +249,34 @@ class SelectionSection(Section, frozen=True, kw_only=True):
     ] = "all"
 
 
+class AggregationSection(Section, frozen=True, kw_only=True):
+    """How the server makes one model of the updates, where the algorithm takes their mean."""
+
+    rule: Annotated[
+        Literal["mean", "median", "trimmed-mean"],
+        Meta(
+            description='"mean" (by weights); against hostile clients, for each number by '
+            'itself and without weights: "median" or "trimmed-mean".'
+        ),
+    ] = "mean"
+    trim: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=0.5,
+            description='Share of the updates left out at either end (only "trimmed-mean").',
+        ),
+    ] = 0.1
+    clip_norm: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="If not 0: the longest distance an update may have from the model it "
+            "started from; longer ones are shortened to it.",
+        ),
+    ] = 0.0
+
+
 class EvaluationSection(Section, frozen=True, kw_only=True):
     """When the models are tested, and which."""
 
@@ -236,6 +290,26 @@ class EvaluationSection(Section, frozen=True, kw_only=True):
             "L2: after it."
         ),
     ] = ("G", "L1", "L2")
+    union_samples: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Samples of all clients' test sets together that every client keeps, "
+            "the same for all, to test its own model on; 0 = none.",
+        ),
+    ] = 0
+
+
+class CommunicationSection(Section, frozen=True, kw_only=True):
+    """How models and updates travel."""
+
+    encoding: Annotated[
+        Encoding,
+        Meta(
+            description='"float32" (exact), "float16" (half the bytes) or "int8" (a quarter), '
+            "for models to the boards and updates back."
+        ),
+    ] = "float32"
 
 
 class Experiment(Section, frozen=True, kw_only=True):
@@ -247,4 +321,6 @@ class Experiment(Section, frozen=True, kw_only=True):
     data: DataSection = DataSection()
     training: TrainingSection = TrainingSection()
     selection: SelectionSection = SelectionSection()
+    aggregation: AggregationSection = AggregationSection()
     evaluation: EvaluationSection = EvaluationSection()
+    communication: CommunicationSection = CommunicationSection()

@@ -31,22 +31,27 @@ DOWNLOAD_SECONDS = 30.0  # without any byte
 
 @dataclass(frozen=True, slots=True)
 class DatasetInfo:
-    """What is known of a dataset without looking at the disk."""
+    """What is known of a dataset without looking at the disk.
+
+    The first `official` samples are the official training part, the others its test set.
+    """
 
     name: str
     shape: tuple[int, int, int]
     classes: int
     size: int
+    official: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
-    """All samples of a dataset, training and test parts in one pool."""
+    """All samples of a dataset: first the `official` training samples, then the test set."""
 
     name: str
     images: Images
     labels: Labels
     classes: int
+    official: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,7 @@ _TRAIN = (
     ),
 )
 _PARTS = {"fmnist-mini": (_TEST,), "fashion-mnist": (_TRAIN, _TEST)}
+_OFFICIAL = {"fmnist-mini": 8_000, "fashion-mnist": 60_000}  # of the first, by our decree
 
 
 def dataset_info(name: str) -> DatasetInfo:
@@ -95,7 +101,7 @@ def dataset_info(name: str) -> DatasetInfo:
         near = difflib.get_close_matches(name, _PARTS, 1, 0.0)[0]
         raise ConfigError(f"data.dataset is {name!r}; did you mean {near!r}?")
     size = sum(labels.shape[0] for _, labels in _PARTS[name])
-    return DatasetInfo(name, (1, 28, 28), 10, size)
+    return DatasetInfo(name, (1, 28, 28), 10, size, _OFFICIAL[name])
 
 
 def require_dataset(name: str) -> Path:
@@ -122,7 +128,7 @@ def load_dataset(name: str) -> Dataset:
     parts = [tuple(_read(folder, file) for file in part) for part in _PARTS[name]]
     images = np.concatenate([images for images, _ in parts]).reshape(-1, *info.shape)
     labels = np.concatenate([labels for _, labels in parts]).astype(np.int64)
-    return Dataset(name, images, labels, info.classes)
+    return Dataset(name, images, labels, info.classes, info.official)
 
 
 def _places(name: str) -> Iterator[Path]:

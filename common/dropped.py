@@ -1,32 +1,61 @@
-"""Messages that were not for us or not understood: counted always, logged once per kind."""
+"""Messages that were not for us or not understood: counted always, logged once per kind.
+
+Nothing here grows with what others send: kinds and senders beyond a bound share one entry.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 
 log = logging.getLogger(__name__)
 
+MOST_KINDS = 64
+MOST_SENDERS = 1000
+OTHERS = "others"
+_PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
+
 
 class Dropped:
-    """How many messages of which kind were dropped."""
+    """How many messages of which kind were dropped, and whose."""
 
     def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
+        self._kinds: Counter[str] = Counter()
+        self._senders: dict[str, Counter[str]] = {}
 
-    def note(self, kind: str, topic: str, size: int, reason: str) -> bool:
+    def note(
+        self, kind: str, topic: str, size: int, reason: str, *, sender: str = OTHERS
+    ) -> bool:
         """Count one; True (and a warning in the log) if it is the first of its kind."""
-        self._counts[kind] += 1
-        first = self._counts[kind] == 1
+        first = self._count(kind, sender, 1) == 1
         if first:
             log.warning(
                 "dropped a message on %s (%d bytes): %s (said once per kind)",
                 topic[:100],
                 size,
-                reason,
+                reason[:500],
             )
         return first
 
+    def add(self, kind: str, sender: str, count: int) -> None:
+        """Count some without a word."""
+        self._count(kind, sender, count)
+
+    def _count(self, kind: str, sender: str, count: int) -> int:
+        general = _PARTICULARS.sub("*", kind)[:100]
+        if general not in self._kinds and len(self._kinds) >= MOST_KINDS:
+            general = OTHERS
+        if sender not in self._senders and len(self._senders) >= MOST_SENDERS:
+            sender = OTHERS
+        self._kinds[general] += count
+        self._senders.setdefault(sender, Counter())[general] += count
+        return self._kinds[general]
+
     def counts(self) -> dict[str, int]:
         """Kind -> how many."""
-        return dict(self._counts)
+        return dict(self._kinds)
+
+    def by_sender(self) -> dict[str, dict[str, int]]:
+        """Sender -> kind -> how many."""
+        return {sender: dict(kinds) for sender, kinds in sorted(self._senders.items())}

@@ -8,7 +8,8 @@ FedbedError             exit code 1
 ├── StoreError          a run or state folder cannot be read, written or locked
 ├── ClaimError          somebody else already has this board name, client id or federation
 └── ProtocolError       bytes that are not a valid message; never leaves a service
-    └── VersionError    a message of another protocol version
+    ├── VersionError    a message of another protocol version
+    └── StrayUpdateError    bytes that are no update of the task they were sent for
 """
 
 from __future__ import annotations
@@ -48,3 +49,7 @@ class ProtocolError(FedbedError):
 
 class VersionError(ProtocolError):
     """A message of another protocol version."""
+
+
+class StrayUpdateError(ProtocolError):
+    """Not an update of the client, round and run it was sent for: the right one may follow."""

@@ -71,15 +71,9 @@ class Hands:
         def progress(epoch: int, epochs: int, loss: float) -> None:
             heard(EpochDone(job=order.job, epoch=epoch, epochs=epochs, loss=loss))
 
-        download = Path(order.download)
         if order.kind == "test":
-            metrics = self._bench.test(
-                order.client, order.round, base=order.base, download=download
-            )
-            return TurnDone(job=order.job, seconds=0.0, metrics=metrics)
-        result = self._bench.train(
-            order.client, order.round, base=order.base, download=download, progress=progress
-        )
+            return TurnDone(job=order.job, seconds=0.0, metrics=self._bench.test(order))
+        result = self._bench.train(order, progress)
         return TurnDone(
             job=order.job,
             seconds=0.0,

@@ -14,7 +14,7 @@ import logging
 import queue
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
@@ -44,6 +44,7 @@ _TAKEN = "another process connected with the same identity"
 # Mosquitto 2.0 does not say that a session was taken over, it just hangs up. Whoever is hung up
 # on so often, so soon, and finds the session as it was, has a double: a copied state folder.
 _KICKS, _KICK_SECONDS = 10, 3.0
+_MOST_UNHEARD = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,7 @@ class PahoLink:
         self._happenings: queue.SimpleQueue[Happening | _Acknowledged] = queue.SimpleQueue()
         self._streams: deque[_Stream] = deque()
         self._open_publishes: set[int] = set()
+        self._unheard: Counter[str] = Counter()
         self._connection = 0
         self._up_at = 0.0
         self._kicks = 0
@@ -248,6 +250,10 @@ class PahoLink:
     def _on_message(
         self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage
     ) -> None:
+        if message.qos == 0:  # not ours; and the broker would not wait for us to keep up
+            topic = message.topic if len(self._unheard) < _MOST_UNHEARD else ""
+            self._unheard[topic] += 1
+            return
         self._happenings.put(
             Arrived(message.topic, bytes(message.payload), bool(message.retain), message.mid)
         )
@@ -351,6 +357,10 @@ class PahoLink:
     def post(self, item: object) -> None:
         """Put something in from another thread; `receive` gives it as `Posted(item)`."""
         self._happenings.put(Posted(item))
+
+    def unheard(self) -> dict[str, int]:
+        """How many messages per topic were not taken because they were not QoS 1."""
+        return dict(self._unheard)
 
     def close(self, *, timeout: float = 1.0, forget_session: bool = False) -> None:
         """Wait (within the timeout) for what was handed over, then disconnect; no will."""

@@ -122,11 +122,15 @@ class TrainEnd(Wire, frozen=True, kw_only=True):
 
 
 class ChunkHeader(Wire, frozen=True, kw_only=True):
-    """What stands before the bytes of a part: whose blob, which part, the blob's digest."""
+    """What stands before the bytes of a part: whose blob, which part, the blob's digest.
+
+    `client` is None for a model that all clients get; `down`: it goes to the client.
+    """
 
     run: Name
     round: Natural
     client: Natural | None
+    down: bool
     part: Natural
     parts: Annotated[int, Meta(ge=1, le=4096)]
     size: Natural

@@ -31,6 +31,8 @@ class Network(nn.Module):
         super().__init__()
         self.base = _part(spec, "base")
         self.head = _part(spec, "head")
+        # convolutions are faster so on a CPU; names, shapes and values are the same
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -40,7 +42,7 @@ class Network(nn.Module):
 
 
 def load(network: nn.Module, arrays: Arrays) -> None:
-    """Copy these arrays into the network; they must be exactly the network's, as float32."""
+    """Copy these arrays into the network; they must be exactly the network's."""
     state = network.state_dict()
     expected = {name: tuple(value.shape) for name, value in state.items()}
     if arrays.keys() != expected.keys():
@@ -51,8 +53,9 @@ def load(network: nn.Module, arrays: Arrays) -> None:
         )
     for name, shape in expected.items():
         array = arrays[name]
-        if array.shape != shape or array.dtype != "float32":
-            raise ValueError(f"{name} is {array.dtype} {array.shape}; expected float32 {shape}")
+        kind = str(state[name].dtype).removeprefix("torch.")
+        if array.shape != shape or array.dtype != kind:
+            raise ValueError(f"{name} is {array.dtype} {array.shape}; expected {kind} {shape}")
     for name, array in arrays.items():
         # torch.tensor copies: from_numpy would alias, and warns about arrays that are read-only
         state[name].copy_(torch.tensor(array))

@@ -29,6 +29,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     round: int
     base: int | None
     download: str
+    private: str = ""
 
 
 class Abandon(msgspec.Struct, frozen=True, kw_only=True, tag=True):

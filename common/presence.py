@@ -75,7 +75,7 @@ def hear(
 ) -> tuple[Presence, tuple[Outcome, ...]]:
     """Somebody's announcement, our own included."""
     mine = state.claim
-    if other.instance == mine.instance:
+    if other.instance == mine.instance and other.board == mine.board:
         if other.connected:
             return _settle(dataclasses.replace(state, echoed=True), now)
         return state, (() if other.session < mine.session else (Say(mine),))

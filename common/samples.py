@@ -19,5 +19,9 @@ class Samples:
     images: Images
     labels: Labels
 
+    def take(self, indices: npt.NDArray[np.int64]) -> Samples:
+        """Some of the samples."""
+        return Samples(self.images[indices], self.labels[indices])
+
     def __len__(self) -> int:
         return len(self.labels)

@@ -16,6 +16,8 @@ Everything is QoS 1. States are retained, happenings are not.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -35,11 +37,15 @@ from common.messages import (
 )
 
 QOS = 1
+_LAST = (re.compile(r"[^/]+"), re.compile(r"(to/[0-9]+/)?[^/]+"))  # of others, of topic 3
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One row of the table; a trailing `+` stands for a board, a client id or a part."""
+    """One row of the table; a trailing `+` stands for a board, a client id or a part.
+
+    Topic 3 has a second form for what goes to one client only: `to/<id>/<part>` in its place.
+    """
 
     number: int
     name: str
@@ -100,7 +106,7 @@ def packet(federation: str, message: Message) -> Packet:
 def row_of(message: Message) -> Topic:
     """The row of the table a message belongs to."""
     if isinstance(message, Chunk):
-        return SEND_WEIGHTS if message.header.client is None else RECEIVE_WEIGHTS
+        return SEND_WEIGHTS if message.header.down else RECEIVE_WEIGHTS
     return next(row for row in TOPICS if row.payload is type(message))
 
 
@@ -111,7 +117,10 @@ def _last_level(message: Message) -> str:
         case Info() | ClientMetrics():
             return str(message.client)
         case Chunk(header=header):
-            return str(header.part if header.client is None else header.client)
+            if not header.down:
+                return str(header.client)
+            to = "" if header.client is None else f"to/{header.client}/"
+            return f"{to}{header.part}"
         case _:
             return ""
 
@@ -126,19 +135,23 @@ def weights_topic(federation: str, part: int) -> str:
     return f"{federation}/server/send_weights/{part}"
 
 
-def subscriptions(federation: str, side: Literal["server", "board"]) -> tuple[str, ...]:
-    """What one side reads: the other side's topics, and everybody's presence."""
-    other = "board" if side == "server" else "server"
-    return tuple(f"{federation}/{row.pattern}" for row in TOPICS if row.source == other) + (
-        (f"{federation}/{CONNECTED.pattern}",) if side == "board" else ()
-    )
+def server_subscriptions(federation: str) -> tuple[str, ...]:
+    """What the coordinator reads."""
+    return tuple(f"{federation}/{row.pattern}" for row in TOPICS if row.source == "board")
+
+
+def board_subscriptions(federation: str, clients: Iterable[int]) -> tuple[str, ...]:
+    """What a board reads: the coordinator's topics, what is for its clients, and presence."""
+    common = [f"{federation}/{row.pattern}" for row in TOPICS if row.source == "server"]
+    private = [f"{federation}/server/send_weights/to/{client}/+" for client in clients]
+    return (*common, *private, f"{federation}/{CONNECTED.pattern}")
 
 
 def unpack(federation: str, topic: str, payload: bytes) -> tuple[Topic, Message]:
     """The message in a packet; ProtocolError if topic, payload and ids do not agree."""
     row, last = parse(federation, topic)
     message = decode_chunk(payload) if row.payload is Chunk else _decode(payload, row)
-    if isinstance(message, Chunk) and (row is SEND_WEIGHTS) != (message.header.client is None):
+    if isinstance(message, Chunk) and (row is SEND_WEIGHTS) != message.header.down:
         raise ProtocolError("a chunk on the wrong topic")
     if _last_level(message) != last:
         raise ProtocolError(f"the payload speaks of {_last_level(message)[:40]!r}")
@@ -158,6 +171,8 @@ def parse(federation: str, topic: str) -> tuple[Topic, str]:
         if not row.pattern.endswith("+"):
             if topic == prefix:
                 return row, ""
-        elif topic.startswith(prefix) and "/" not in (last := topic[len(prefix) :]) and last:
+        elif topic.startswith(prefix) and _LAST[row is SEND_WEIGHTS].fullmatch(
+            last := topic[len(prefix) :]
+        ):
             return row, last
     raise ProtocolError("not one of the nine topics")

@@ -1,6 +1,6 @@
 """The one local training loop, and counting correct predictions.
 
-What an algorithm varies comes in as arguments; all chance comes from the generator given.
+What an algorithm varies comes in as a `Plan`; all chance comes from the generator given.
 """
 
 from __future__ import annotations
@@ -8,19 +8,41 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
+from common.algorithms.base import MODEL, After, Extra, Loss, Net
 from common.arrays import part_of
 from common.chance import torch_chance_from
 from common.config import TrainingSection
-from common.optimizers import Tensors, build_optimizer, clipped, learning_rate
+from common.device import device
+from common.optimizers import Optimizer, Tensors, build_optimizer, clipped, learning_rate
 from common.samples import Images, Samples
+from common.whole import Whole
+
+FEATURE_BATCH = 100
+NORMALISED_AT_ONCE = 16 * 1024 * 1024  # values; as float32 they take 64 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an algorithm varies in a training (see `common.algorithms.base.Client.train`)."""
+
+    only: Sequence[str] = MODEL
+    epochs: int | None = None
+    steps: int | None = None
+    special: Mapping[str, TrainingSection] = field(default_factory=dict)
+    loss: Loss | None = None
+    extra: Extra | None = None
+    after: After | None = None
+
+
+PLAIN = Plan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,61 +53,157 @@ class TrainingStats:
     steps: int
 
 
-def train(  # noqa: PLR0913 - all that algorithms vary comes in here, by name
-    network: nn.Module,
+def train(
+    net: Whole,
     samples: Samples,
     settings: TrainingSection,
     rng: np.random.Generator,
+    plan: Plan = PLAIN,
     *,
-    only: Sequence[str] = ("base", "head"),
-    epochs: int | None = None,
     number: int = 1,
-    extra: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] | None = None,
-    logits: Callable[[Tensor], Tensor] | None = None,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> TrainingStats:
-    """Train the parts of `network` named in `only`, in place; it is in evaluation mode after.
+    """Train the parts of `net` that the plan names, in place; in evaluation mode afterwards.
 
-    `epochs`, if given, holds whatever the settings say; `number` is the round, for the decay
-    of the rate; `extra(parameters)` gives terms to add to the gradients, by name, before
-    clipping, weight decay and momentum; `logits(images)` stands in for the network's own
-    forward pass; `progress(pass, passes, loss)` hears of every finished pass over the
-    samples. The optimizer starts from nothing in every call.
+    `number` is the round, for the decay of the rate; `progress(pass, passes, loss)` hears of
+    every finished pass over the samples. The optimizer starts from nothing in every call.
     """
-    forward = network if logits is None else logits
-    labels = torch.tensor(samples.labels)
-    loss, steps = float("nan"), 0
-    planned = _planned_steps(len(samples), settings, epochs)
+    planned = _planned_steps(len(samples), settings, plan)
     passes = math.ceil(planned / _steps_per_pass(len(samples), settings))
-    with torch_chance_from(rng), _trainable(network, only) as parameters:
-        trained = tuple(parameters.values())
-        optimizer = build_optimizer(trained, settings, learning_rate(settings, number))
-
-        def step(batch: npt.NDArray[np.int64]) -> float:
-            outputs = forward(normalised(samples.images[batch]))
-            mean = functional.cross_entropy(outputs, labels[torch.from_numpy(batch)])
-            gradients = torch.autograd.grad(mean, trained)
-            gradients = _with_terms(parameters, gradients, extra)
-            if settings.grad_clip:
-                gradients = clipped(gradients, settings.grad_clip)
-            optimizer.step(gradients)
-            return mean.item() * len(batch)
-
+    mean, steps = float("nan"), 0
+    with torch_chance_from(rng), _trainable(net, plan.only) as parameters:
+        stepper = _Stepper(net, parameters, samples, settings, plan, number)
         for number_of_pass in range(1, passes + 1):
             batches = _batches(rng.permutation(len(samples)), settings.batch_size)
             batches = batches[: planned - steps]
-            loss = sum(map(step, batches)) / sum(map(len, batches))
+            if net.has_norm and len(batches[-1]) == 1:  # statistics of one sample are none
+                batches = batches[:-1]
+            mean = stepper.do(batches)
             steps += len(batches)
             if progress is not None:
-                progress(number_of_pass, passes, loss)
-    return TrainingStats(loss, steps)
+                progress(number_of_pass, passes, mean)
+    return TrainingStats(mean, stepper.steps)
+
+
+class _Stepper:
+    """Does the steps of one training."""
+
+    def __init__(
+        self,
+        net: Whole,
+        parameters: Mapping[str, Tensor],
+        samples: Samples,
+        settings: TrainingSection,
+        plan: Plan,
+        number: int,
+    ) -> None:
+        self.steps = 0
+        self._net = net
+        self._parameters = parameters
+        self._tensors = tuple(parameters.values())
+        self._labels = torch.tensor(samples.labels, device=device())
+        self._settings = settings
+        self._plan = plan
+        self._loss = _cross_entropy if plan.loss is None else plan.loss
+        self._inputs = _reader(net, samples, plan)
+        if self._inputs.are_features:
+            self._loss = _cross_entropy_of_features
+        self._optimizers = _optimizers(parameters, settings, plan, number)
+
+    def do(self, batches: Sequence[npt.NDArray[np.int64]]) -> float:
+        """One step for each batch; the mean loss of their samples."""
+        losses = [self._step(batch) for batch in batches]
+        # looked at after the last step only, for every look at a number waits for it
+        counted = [
+            (loss.item(), len(batch))
+            for loss, batch in zip(losses, batches, strict=True)
+            if loss is not None
+        ]
+        total = sum(size for _, size in counted)
+        return sum(loss * size for loss, size in counted) / total if total else math.nan
+
+    def _step(self, batch: npt.NDArray[np.int64]) -> Tensor | None:
+        index = torch.from_numpy(batch).to(self._labels.device)
+        labels = self._labels.index_select(0, index)
+        loss = self._loss(self._net, self._inputs.batch(index), labels)
+        if loss is None:
+            return None
+        gradients = torch.autograd.grad(loss, self._tensors)
+        if self._plan.extra is not None:
+            gradients = _with_terms(self._parameters, gradients, self._plan.extra)
+        if self._settings.grad_clip:
+            gradients = clipped(gradients, self._settings.grad_clip)
+        for optimizer, chosen in self._optimizers:
+            optimizer.step(tuple(gradients[at] for at in chosen))
+        self.steps += 1
+        if self._plan.after is not None:
+            names = zip(self._parameters, gradients, strict=True)
+            with torch.no_grad():
+                self._plan.after(self._parameters, dict(names))
+        return loss.detach()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reader:
+    """Where the inputs of a batch come from: images, or the features a frozen base makes."""
+
+    images: Images
+    values: Tensor | None  # all inputs, if memory allows
+    are_features: bool = False
+
+    def batch(self, index: Tensor) -> Tensor:
+        if self.values is not None:
+            return self.values.index_select(0, index)
+        return normalised(self.images[index.cpu().numpy()])
+
+
+def _reader(net: Whole, samples: Samples, plan: Plan) -> _Reader:
+    """With a base that stays as it is, its features are computed once instead of every pass."""
+    frozen = plan.loss is None and plan.only == ("head",) and net.has_fixed_features
+    if not frozen:
+        few = samples.images.size <= NORMALISED_AT_ONCE
+        return _Reader(samples.images, normalised(samples.images) if few else None)
+    base = net.part("base")
+    with torch.no_grad():
+        features = [
+            base(normalised(samples.images[start : start + FEATURE_BATCH]))
+            for start in range(0, len(samples), FEATURE_BATCH)
+        ]
+    return _Reader(samples.images, torch.cat(features), are_features=True)
+
+
+def _cross_entropy(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(net(inputs), labels)
+
+
+def _cross_entropy_of_features(net: Net, features: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(net.part("head")(features), labels)
+
+
+def _optimizers(
+    parameters: Mapping[str, Tensor], settings: TrainingSection, plan: Plan, number: int
+) -> list[tuple[Optimizer, list[int]]]:
+    """An optimizer for all parameters that share their settings, and which ones those are."""
+    groups: dict[TrainingSection, list[int]] = {}
+    for at, name in enumerate(parameters):
+        groups.setdefault(plan.special.get(part_of(name), settings), []).append(at)
+    tensors = tuple(parameters.values())
+    return [
+        (
+            build_optimizer(
+                tuple(tensors[at] for at in chosen), own, learning_rate(own, number)
+            ),
+            chosen,
+        )
+        for own, chosen in groups.items()
+    ]
 
 
 def count_correct(
     predict: Callable[[Tensor], Tensor], samples: Samples, batch: int = 100
 ) -> int:
     """How many samples have their largest logit at their own class."""
-    labels = torch.tensor(samples.labels)
+    labels = torch.tensor(samples.labels, device=device())
     correct = 0
     with torch.inference_mode():
         for start in range(0, len(samples), batch):
@@ -95,9 +213,21 @@ def count_correct(
     return correct
 
 
+def mean_loss(net: Whole, samples: Samples, batch: int = 100) -> float:
+    """Mean cross-entropy of the model over some samples."""
+    labels, total = torch.tensor(samples.labels, device=device()), 0.0
+    with torch.inference_mode():
+        for start in range(0, len(samples), batch):
+            part = slice(start, start + batch)
+            outputs = net(normalised(samples.images[part]))
+            total += functional.cross_entropy(outputs, labels[part], reduction="sum").item()
+    return total / len(samples)
+
+
 def normalised(images: Images) -> Tensor:
     """Bytes 0..255 as float32 between -1 and 1, in memory of their own."""
-    return torch.tensor(images, dtype=torch.float32).div_(255).sub_(0.5).div_(0.5)
+    values = torch.tensor(images, dtype=torch.float32, device=device())
+    return values.div_(255).sub_(0.5).div_(0.5)
 
 
 def use_one_thread() -> None:
@@ -106,28 +236,30 @@ def use_one_thread() -> None:
 
 
 @contextmanager
-def _trainable(network: nn.Module, only: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+def _trainable(net: Whole, only: Sequence[str]) -> Iterator[dict[str, Tensor]]:
     """The parameters of these parts by name; within, no other parameter needs a gradient.
 
     Within, the network is in training mode, too; afterwards it is in evaluation mode.
     """
-    before = {name: value.requires_grad for name, value in network.named_parameters()}
-    parameters = dict(network.named_parameters())
+    before = {name: value.requires_grad for name, value in net.named_parameters()}
+    parameters = dict(net.named_parameters())
     for name, parameter in parameters.items():
         parameter.requires_grad_(part_of(name) in only)
-    network.train()
+    net.train()
     try:
         yield {name: value for name, value in parameters.items() if part_of(name) in only}
     finally:
-        network.eval()
+        net.eval()
         for name, parameter in parameters.items():
             parameter.requires_grad_(before[name])
 
 
-def _planned_steps(samples: int, settings: TrainingSection, epochs: int | None) -> int:
-    if epochs is None and settings.steps:
+def _planned_steps(samples: int, settings: TrainingSection, plan: Plan) -> int:
+    if plan.steps is not None:
+        return plan.steps
+    if plan.epochs is None and settings.steps:
         return settings.steps
-    epochs = settings.epochs if epochs is None else epochs
+    epochs = settings.epochs if plan.epochs is None else plan.epochs
     return epochs * _steps_per_pass(samples, settings)
 
 
@@ -140,13 +272,7 @@ def _batches(order: npt.NDArray[np.int64], size: int) -> list[npt.NDArray[np.int
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-def _with_terms(
-    parameters: Mapping[str, Tensor],
-    gradients: Tensors,
-    extra: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] | None,
-) -> Tensors:
-    if extra is None:
-        return gradients
+def _with_terms(parameters: Mapping[str, Tensor], gradients: Tensors, extra: Extra) -> Tensors:
     with torch.no_grad():
         terms = extra(parameters)
         return tuple(

@@ -39,9 +39,9 @@ def make_user_model(
             f"model.name is {name!r}, which has arrays in {found}; expected base and head"
         )
     for array, value in state.items():
-        if value.dtype != torch.float32:
+        if value.dtype not in (torch.float32, torch.int64):
             raise ConfigError(
                 f"model.name is {name!r}, in which {array} is {value.dtype}; "
-                "expected torch.float32"
+                "expected torch.float32 (or torch.int64 for counters)"
             )
     return model.eval()

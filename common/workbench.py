@@ -6,23 +6,47 @@ whom is decided elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import nn
+import numpy as np
+import torch
+from torch import Tensor, nn
 
-from common.algorithms.base import Extra, LocalModel, Predictor
+from common.algorithms.base import (
+    MODEL,
+    After,
+    Extra,
+    LocalModel,
+    Logits,
+    Loss,
+    Predictor,
+)
 from common.arrays import Array, Arrays
-from common.blueprint import algorithm_of, has_user_model, shapes_of, spec_of, user_model
+from common.blueprint import (
+    algorithm_of,
+    first_model,
+    has_user_model,
+    server_of,
+    spec_of,
+    user_model,
+)
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
-from common.config import Experiment
+from common.config import Experiment, TrainingSection
+from common.device import device
+from common.encodings import difference
 from common.messages import ClientMetrics, Count, Stage
 from common.networks import Network, extract, load
+from common.optimizers import learning_rate
+from common.orders import Turn
+from common.rebalanced import Rebalanced
 from common.rng import generator
-from common.shards import Shard, ensure_shards, load_shard
+from common.samples import Samples
+from common.shards import Shard, ensure_shards, load_rebalanced, load_shard
 from common.steps import StepStore
-from common.training import count_correct, train
+from common.training import Plan, count_correct, mean_loss, train
+from common.whole import Whole
 
 Progress = Callable[[int, int, float], None]
 
@@ -50,25 +74,39 @@ class Workbench:
     ) -> None:
         self.run = run
         self.experiment = experiment
-        self._algorithm = algorithm_of(experiment)
-        self._shapes = shapes_of(experiment)
+        self.algorithm = algorithm_of(experiment)
+        self._like = self._first_download()
         self._network = _network(experiment)
+        self._nets: dict[tuple[str, ...], Whole] = {}
         self._steps = StepStore(steps, run)
-        self._shards = ensure_shards(
-            shards, experiment.data, experiment.experiment.seed, clients
+        self.shards = ensure_shards(
+            shards,
+            experiment.data,
+            experiment.experiment.seed,
+            clients,
+            union=experiment.evaluation.union_samples,
+            rebalance=self.algorithm.rebalance,
         )
         self._shard: tuple[int, Shard] | None = None
         self._download: tuple[Path, Arrays] | None = None
         self._loaded: Arrays | None = None
 
-    def train(
-        self, client: int, number: int, *, base: int | None, download: Path, progress: Progress
-    ) -> TurnResult:
+    def _first_download(self) -> Arrays:
+        """Arrays with the names, shapes and kinds of every download."""
+        server = server_of(self.experiment)
+        model = first_model(self.experiment)
+        return self.algorithm.broadcast(self.algorithm.server_init(server, model))
+
+    def train(self, order: Turn, progress: Progress) -> TurnResult:
         """One client's training in one round; its step is on disk when this returns."""
-        weights = self._weights(download)
+        client, number = order.client, order.round
+        weights = self._weights(Path(order.download))
         bench = self._client(client, number, progress)
-        state = self._state(bench, base, weights)
-        trained = self._algorithm.client_update(bench, state, weights)
+        state = self._state(bench, order.base, weights)
+        download = weights
+        if order.private:
+            download = {**weights, **self._read(Path(order.private))}
+        trained = self.algorithm.client_update(bench, state, download)
         counts = None
         if "L2" in self.experiment.evaluation.stages:
             counts = _count(trained.personal, bench.shard)
@@ -80,27 +118,31 @@ class Workbench:
             steps=trained.steps,
             weights=dict(trained.weights),
             loss=trained.loss,
+            values=dict(trained.values),
         )
-        update = encode_tensors(trained.arrays, meta)
+        encoding, arrays = self.experiment.communication.encoding, trained.arrays
+        if encoding != "float32":
+            arrays = difference(arrays, weights)
+        update = encode_tensors(arrays, meta, encoding)
         self._steps.write(client, number, state=trained.state, update=update, counts=counts)
         return TurnResult(trained.loss, bench.samples, len(update))
 
-    def test(
-        self, client: int, number: int, *, base: int | None, download: Path
-    ) -> ClientMetrics:
+    def test(self, order: Turn) -> ClientMetrics:
         """Count the client's correct answers with the models of one round."""
-        weights = self._weights(download)
+        client, number = order.client, order.round
+        weights = self._weights(Path(order.download))
         bench = self._client(client, number, _no_progress)
-        state = self._state(bench, base, weights)
+        state = self._state(bench, order.base, weights)
         wanted = self.experiment.evaluation.stages
         known: dict[int, Count] = {}
         counts: dict[Stage, Count] = {}
-        for stage, predictor in self._algorithm.stages(bench, state, weights).items():
+        for stage, predictor in self.algorithm.stages(bench, state, weights).items():
             if stage not in wanted:
                 continue
             if id(predictor) not in known:
                 known[id(predictor)] = _count(predictor, bench.shard)
             counts[stage] = known[id(predictor)]
+        base = order.base
         last = self._steps.record(client, base).counts if base is not None else None
         if last is not None:
             counts["L2"] = last
@@ -108,33 +150,40 @@ class Workbench:
 
     def _state(self, bench: _BenchClient, base: int | None, weights: Arrays) -> Arrays:
         if base is None:
-            return self._algorithm.client_init(bench, weights)
-        return self._steps.state(bench.client, base)
+            return self.algorithm.client_init(bench, weights)
+        return self._steps.state(bench.number, base)
 
     def _client(self, client: int, number: int, progress: Progress) -> _BenchClient:
         if self._shard is None or self._shard[0] != client:
             self._shard = None
-            self._shard = (client, load_shard(self._shards, client))
+            self._shard = (client, load_shard(self.shards, client))
         return _BenchClient(self, client, number, self._shard[1], progress)
 
     def _weights(self, download: Path) -> Arrays:
         if self._download is None or self._download[0] != download:
             self._download = None
-            arrays, _ = decode_tensors(download.read_bytes(), ModelMeta)
-            check_arrays(arrays, self._shapes)
+            arrays = self._read(download)
+            check_arrays(arrays, self._like)
             self._download = (download, arrays)
         return self._download[1]
 
-    def network(self, arrays: Arrays) -> nn.Module:
-        """The one network in memory, with these arrays in it."""
-        if self._loaded is not arrays:
-            load(self._network, arrays)
-            self._loaded = arrays
-        return self._network
+    def _read(self, download: Path) -> dict[str, Array]:
+        encoding = self.experiment.communication.encoding
+        return decode_tensors(download.read_bytes(), ModelMeta, encoding)[0]
 
-    def trained(self) -> dict[str, Array]:
+    def net(self, arrays: Arrays) -> Whole:
+        """The one network in memory (and what the algorithm adds to it) with these arrays."""
+        names = tuple(sorted(arrays))
+        if names not in self._nets:
+            self._nets[names] = Whole(self._network, arrays, self.algorithm.copies)
+        if self._loaded is not arrays:
+            load(self._nets[names], arrays)
+            self._loaded = arrays
+        return self._nets[names]
+
+    def trained(self, net: Whole) -> dict[str, Array]:
         """What a training in place has made of the network."""
-        arrays = extract(self._network)
+        arrays = extract(net)
         self._loaded = arrays
         return arrays
 
@@ -145,11 +194,28 @@ class _BenchClient:
     def __init__(
         self, bench: Workbench, client: int, number: int, shard: Shard, progress: Progress
     ) -> None:
-        self.client = client
+        self.number = client
+        self.round = number
         self.shard = shard
         self._bench = bench
-        self._number = number
         self._progress = progress
+        self._rebalanced: Rebalanced | None = None
+
+    @property
+    def rounds(self) -> int:
+        return self._bench.experiment.experiment.rounds
+
+    @property
+    def training(self) -> TrainingSection:
+        return self._bench.experiment.training
+
+    @property
+    def learning_rate(self) -> float:
+        return learning_rate(self.training, self.round)
+
+    @property
+    def data(self) -> Samples:
+        return self.shard.train
 
     @property
     def samples(self) -> int:
@@ -159,37 +225,67 @@ class _BenchClient:
     def counts(self) -> Array:
         return self.shard.counts
 
-    def train(
+    @property
+    def sizes(self) -> Array:
+        return self.shard.sizes
+
+    @property
+    def rebalanced(self) -> Rebalanced:
+        assert self._bench.algorithm.rebalance is not None, (
+            "the algorithm asks for no such data"
+        )
+        if self._rebalanced is None:
+            self._rebalanced = load_rebalanced(
+                self._bench.shards, self.number, self._bench.algorithm.rebalance
+            )
+        return self._rebalanced
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        return generator(self._bench.experiment.experiment.seed, purpose, 0, self.number)
+
+    def train(  # noqa: PLR0913 - all that algorithms vary, by name
         self,
         arrays: Arrays,
         *,
-        only: Sequence[str] = ("base", "head"),
+        only: Sequence[str] = MODEL,
+        samples: Samples | None = None,
         epochs: int | None = None,
+        steps: int | None = None,
+        settings: TrainingSection | None = None,
+        special: Mapping[str, TrainingSection] | None = None,
+        loss: Loss | None = None,
         extra: Extra | None = None,
+        after: After | None = None,
         purpose: str = "shuffle",
     ) -> LocalModel:
-        experiment = self._bench.experiment
+        net, seed = self._bench.net(arrays), self._bench.experiment.experiment.seed
         stats = train(
-            self._bench.network(arrays),
-            self.shard.train,
-            experiment.training,
-            generator(experiment.experiment.seed, purpose, self._number, self.client),
-            only=only,
-            epochs=epochs,
-            number=self._number,
-            extra=extra,
+            net,
+            self.data if samples is None else samples,
+            self.training if settings is None else settings,
+            generator(seed, purpose, self.round, self.number),
+            Plan(tuple(only), epochs, steps, special or {}, loss, extra, after),
+            number=self.round,
             progress=self._progress,
         )
-        return LocalModel(self._bench.trained(), stats.loss, stats.steps)
+        return LocalModel(self._bench.trained(net), stats.loss, stats.steps)
 
-    def predictor(self, arrays: Arrays) -> Predictor:
-        return lambda images: self._bench.network(arrays)(images)
+    def tensors(self, arrays: Arrays) -> dict[str, Tensor]:
+        return {name: torch.tensor(array, device=device()) for name, array in arrays.items()}
+
+    def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
+        if logits is None:
+            return lambda inputs: self._bench.net(arrays)(inputs)
+        return lambda inputs: logits(self._bench.net(arrays), inputs)
+
+    def mean_loss(self, arrays: Arrays, samples: Samples) -> float:
+        return mean_loss(self._bench.net(arrays), samples)
 
 
 def _network(experiment: Experiment) -> nn.Module:
     if has_user_model(experiment):
-        return user_model(experiment)
-    return Network(spec_of(experiment))
+        return user_model(experiment).to(device())
+    return Network(spec_of(experiment)).to(device())
 
 
 def _count(predictor: Predictor, shard: Shard) -> Count:

@@ -5,6 +5,8 @@ The coordinator's messages may come in any order and any number; the board acts 
     train_detail of a run that has not ended          -> open that run (closing any other)
     current_round and selected agree, weights are
     complete, a slot is free                          -> train selected clients, then test
+                                                         (some algorithms: once the download
+                                                         of that client is complete, too)
     they agree, but no part of the weights came lately-> say that the weights are missing
     a step of this round is on disk, not yet safe     -> send its update, again and again
     this round's counts are not yet confirmed         -> send them, again and again
@@ -15,8 +17,7 @@ What `current_round` lists as safe or measured has arrived for good.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -29,29 +30,24 @@ from common.messages import (
     TrainDetail,
     TrainEnd,
 )
-from common.step_choice import base_step, steps_to_keep
+from common.step_choice import steps_to_keep
+from fl_client import duties
 from fl_client.agent_state import (
     Action,
     Advanced,
-    Cancel,
     CloseRun,
     Event,
     GotPart,
     Heard,
-    Job,
     JobFailed,
-    Kind,
     Opened,
     OpenFailed,
     OpenRun,
-    Place,
     Policy,
     Prune,
     Publish,
     Reconnected,
     Retry,
-    SendUpdate,
-    Start,
     State,
     StepLost,
     Tested,
@@ -61,8 +57,6 @@ from fl_client.agent_state import (
     Work,
 )
 
-RESEND_SECONDS = 3.0
-MISSING_SECONDS = 3.0
 RETRY_SECONDS = 5.0
 RETRY_AT_MOST = 60.0
 DOWNLOADS = 2  # complete models that are kept on disk
@@ -103,7 +97,14 @@ def _note_opened(state: State, event: Opened | OpenFailed) -> State:
         return state
     if isinstance(event, OpenFailed):
         return replace(state, opening="", reopen_at=event.now + RETRY_SECONDS)
-    work = Work(event.run, event.coupled, event.stateful, dict(event.steps), part_at=event.now)
+    work = Work(
+        event.run,
+        event.coupled,
+        event.stateful,
+        event.private,
+        dict(event.steps),
+        part_at=event.now,
+    )
     return replace(state, opening="", work=work)
 
 
@@ -152,13 +153,15 @@ def _newer(known: CurrentRound | None, message: CurrentRound) -> CurrentRound:
 
 
 def _note_part(state: State, part: GotPart) -> State:
-    weights, key = state.weights, (part.run, part.round)
-    if part.complete:
+    weights, private, key = state.weights, state.private, (part.run, part.round)
+    if part.complete and part.client is not None:
+        private = {**private, part.client: key}
+    elif part.complete:
         weights = (*(other for other in weights if other != key), key)[-DOWNLOADS:]
     work = state.work
     if work is not None and work.run == part.run:
         work = replace(work, part_at=part.now)
-    return replace(state, weights=weights, work=work)
+    return replace(state, weights=weights, private=private, work=work)
 
 
 def _note_loss(state: State, client: int, number: int) -> State:
@@ -186,7 +189,7 @@ def _note_work(
     if isinstance(event, Advanced):
         return state, (Publish(event.info),)
     work = replace(work, jobs=work.jobs - {event.job}, cancelled=work.cancelled - {event.job})
-    place = _place(event.job)
+    place = duties.place_of(event.job)
     if isinstance(event, JobFailed):
         return _note_failure(policy, replace(state, work=work), event)
     work = replace(work, retries={k: v for k, v in work.retries.items() if k != place})
@@ -210,17 +213,13 @@ def _note_trained(state: State, work: Work, event: Trained) -> tuple[State, tupl
     return replace(state, work=work), (Prune(client, kept), Publish(event.info))
 
 
-def _place(job: Job) -> Place:
-    return job.kind, job.client, job.round
-
-
 def _note_failure(
     policy: Policy, state: State, event: JobFailed
 ) -> tuple[State, tuple[Action, ...]]:
     if state.work is None or not event.problem:
         return state, ()
     job, work = event.job, state.work
-    place = _place(job)
+    place = duties.place_of(job)
     gap = (
         min(2 * work.retries[place].gap, RETRY_AT_MOST)
         if place in work.retries
@@ -249,13 +248,14 @@ def _advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Act
     current, selected = state.current.get(work.run), state.selected.get(work.run)
     if current is None or selected is None or current.round != selected.round:
         return state, switched
-    work, cancelled = _drop_old_rounds(work, current.round)
-    if (work.run, current.round) in state.weights:
-        work, started = _start_jobs(policy, work, current, selected, now)
-    else:
-        work, started = _ask_for_weights(policy, work, current, selected, now)
-    work, sent = _send(policy, work, current, selected, now)
-    return replace(state, work=work), (*switched, *cancelled, *started, *sent)
+    work, cancelled = duties.drop_old_rounds(work, current.round)
+    wanted = list(duties.wanted_jobs(policy, work, current, selected))
+    ready = [job for job in wanted if duties.has_downloads(state, work, current.round, *job)]
+    waiting = set(wanted).difference(ready)
+    work, asked = duties.ask_for_weights(policy, work, current, waiting, now)
+    work, started = duties.start_jobs(policy, work, current, ready, now)
+    work, sent = duties.send(policy, work, current, selected, now)
+    return replace(state, work=work), (*switched, *cancelled, *asked, *started, *sent)
 
 
 def _switch_run(state: State, now: float) -> tuple[State, tuple[Action, ...]]:
@@ -273,120 +273,3 @@ def _switch_run(state: State, now: float) -> tuple[State, tuple[Action, ...]]:
     if now < state.reopen_at:
         return state, actions
     return replace(state, opening=wanted), (*actions, OpenRun(detail))
-
-
-def _drop_old_rounds(work: Work, number: int) -> tuple[Work, tuple[Action, ...]]:
-    """Results of other rounds are of no use any more; jobs of other rounds neither."""
-    stale = frozenset(job for job in work.jobs if job.round != number) - work.cancelled
-    work = replace(
-        work,
-        metrics={c: m for c, m in work.metrics.items() if m.round == number},
-        results={c: r for c, r in work.results.items() if r.round == number},
-        sent={place: at for place, at in work.sent.items() if place[2] == number},
-        retries={place: r for place, r in work.retries.items() if place[2] == number},
-    )
-    work = replace(work, cancelled=work.cancelled | stale)
-    return work, tuple(Cancel(job) for job in sorted(stale, key=lambda job: job.client))
-
-
-def _start_jobs(
-    policy: Policy, work: Work, current: CurrentRound, selected: Selected, now: float
-) -> tuple[Work, tuple[Action, ...]]:
-    started: list[Action] = []
-    jobs = work.jobs
-    for kind, client in _wanted(policy, work, current, selected):
-        if len(jobs) >= policy.workers:
-            break
-        base = base_step(
-            work.steps.get(client, frozenset()),
-            current.round,
-            coupled=work.coupled,
-            accepted=current.accepted.get(client),
-        )
-        job = Job(kind, client, current.round, base)
-        retry = work.retries.get(_place(job))
-        if retry is not None and now < retry.at:
-            continue
-        jobs |= {job}
-        started += [*_lost_state(policy, work, job, current), Start(job)]
-        started.append(Publish(_begun(policy, work, job)))
-    return replace(work, jobs=jobs), tuple(started)
-
-
-def _lost_state(
-    policy: Policy, work: Work, job: Job, current: CurrentRound
-) -> tuple[Action, ...]:
-    """Say so when a client cannot go on from the step that the server has used."""
-    used = current.accepted.get(job.client)
-    if not work.stateful or job.kind != "train" or used is None or (job.base or 0) >= used:
-        return ()
-    since = f"round {job.base}" if job.base is not None else "the beginning"
-    problem = f"its state after round {used} is lost, so it goes on from {since}"
-    info = msgspec.structs.replace(_begun(policy, work, job), state="reset", problem=problem)
-    return (Publish(info),)
-
-
-def _begun(policy: Policy, work: Work, job: Job) -> Info:
-    return Info(
-        run=work.run,
-        round=job.round,
-        client=job.client,
-        board=policy.board,
-        state="training" if job.kind == "train" else "testing",
-    )
-
-
-def _wanted(
-    policy: Policy, work: Work, current: CurrentRound, selected: Selected
-) -> Iterator[tuple[Kind, int]]:
-    """What is still to be computed here in this round: training first."""
-    running = {(job.kind, job.client) for job in work.jobs if job.round == current.round}
-    for client in policy.clients:
-        if client not in selected.clients or client in current.safe:
-            continue
-        if current.round not in work.steps.get(client, ()) and ("train", client) not in running:
-            yield "train", client
-    for client in policy.clients:
-        if client not in selected.testers or client in current.measured:
-            continue
-        if client not in work.metrics and ("test", client) not in running:
-            yield "test", client
-
-
-def _ask_for_weights(
-    policy: Policy, work: Work, current: CurrentRound, selected: Selected, now: float
-) -> tuple[Work, tuple[Action, ...]]:
-    waiting = next(_wanted(policy, work, current, selected), None)
-    if waiting is None or now - work.part_at < MISSING_SECONDS:
-        return work, ()
-    info = Info(
-        run=work.run,
-        round=current.round,
-        client=waiting[1],
-        board=policy.board,
-        state="missing",
-    )
-    return replace(work, part_at=now), (Publish(info),)
-
-
-def _send(
-    policy: Policy, work: Work, current: CurrentRound, selected: Selected, now: float
-) -> tuple[Work, tuple[Action, ...]]:
-    actions: list[Action] = []
-    sent = dict(work.sent)
-    for client in sorted(set(policy.clients).intersection(selected.clients)):
-        there = current.round in work.steps.get(client, ())
-        place: Place = ("train", client, current.round)
-        due = now - sent.get(place, -math.inf) >= RESEND_SECONDS
-        if there and client not in current.safe and due:
-            sent[place] = math.inf
-            actions.append(SendUpdate(client, current.round))
-            if client in work.results:
-                actions.append(Publish(work.results[client]))
-    for client, metrics in work.metrics.items():
-        place = ("test", client, current.round)
-        due = now - sent.get(place, -math.inf) >= RESEND_SECONDS
-        if client not in current.measured and due:
-            sent[place] = now
-            actions.append(Publish(metrics))
-    return replace(work, sent=sent), tuple(actions)

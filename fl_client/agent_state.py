@@ -54,11 +54,13 @@ class Work:
 
     `steps` has, for every client, the rounds whose step is on disk; `metrics` and `results` are
     what this round's jobs found; `sent` is when something was last sent (infinite: on its way).
+    `private`: a client that trains needs a download of its own, besides the one for all.
     """
 
     run: str
     coupled: bool = False
     stateful: bool = False
+    private: bool = False
     steps: Mapping[int, frozenset[int]] = field(default_factory=dict)
     jobs: frozenset[Job] = frozenset()
     cancelled: frozenset[Job] = frozenset()
@@ -75,13 +77,15 @@ class State:
 
     `current` and `selected` have a message per run: for the run of `detail` and one other, so
     that a word of an old run cannot displace what is known of the new one. `weights` are the
-    (run, round) of the complete models on disk, the newest last.
+    (run, round) of the complete models on disk, the newest last; `private` has the (run, round)
+    of the complete download that is for one client only.
     """
 
     detail: TrainDetail | None = None
     current: Mapping[str, CurrentRound] = field(default_factory=dict)
     selected: Mapping[str, Selected] = field(default_factory=dict)
     weights: tuple[tuple[str, int], ...] = ()
+    private: Mapping[int, tuple[str, int]] = field(default_factory=dict)
     ended: frozenset[str] = frozenset()
     opening: str = ""
     reopen_at: float = -math.inf
@@ -105,6 +109,7 @@ class Opened:
     coupled: bool
     now: float
     stateful: bool = False
+    private: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +122,16 @@ class OpenFailed:
 
 @dataclass(frozen=True, slots=True)
 class GotPart:
-    """A part of a round's global model arrived; `complete`: it was the last one missing."""
+    """A part of a round's download arrived; `complete`: it was the last one missing.
+
+    `client` is None for the download of all.
+    """
 
     run: str
     round: int
     complete: bool
     now: float
+    client: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

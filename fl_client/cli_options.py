@@ -13,6 +13,7 @@ import click
 
 from common.credentials import board_of, clients_of, reach
 from common.ids import check_name
+from fl_client.capacity import usual_workers
 from fl_client.service import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,8 +29,9 @@ _OPTIONS = (
                  help="The clients to simulate, such as 0,1,2 or 0-9."),
     click.option("--state", type=click.Path(path_type=Path), metavar="DIR",
                  help="Where state is kept.  [default: ~/.local/state/fedbed/BOARD]"),
-    click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
-                 help="Training processes that work side by side."),
+    click.option("--workers", type=click.IntRange(1, 64),
+                 help="Training processes that work side by side.  [default: one per core, as "
+                 "far as memory and clients reach]"),
     click.option("--federation", help="First level of all topics.  [default: fl]"),
 )  # fmt: skip
 
@@ -48,19 +50,20 @@ def settings_from(
     board: str | None,
     clients: str | None,
     state: Path | None,
-    workers: int,
+    workers: int | None,
     federation: str | None,
 ) -> Settings:
     """The settings these options mean."""
     reached = reach(broker, credentials, federation, "board")
     name = check_name(board_of(reached, board, credentials) or _host_name(), "--board")
+    ids = clients_of(reached, clients, credentials)
     return Settings(
         address=reached.address,
         board=name,
-        clients=clients_of(reached, clients, credentials),
+        clients=ids,
         state=(state or _default_state() / name).absolute(),
         federation=reached.federation,
-        workers=workers,
+        workers=workers or usual_workers(len(ids)),
     )
 
 

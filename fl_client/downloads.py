@@ -1,4 +1,4 @@
-"""Global models on their way to this board, and the newest complete ones, as files."""
+"""What the coordinator sends down, on its way and complete, as files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ log = logging.getLogger(__name__)
 
 
 class Downloads:
-    """At most two models on their way and two complete; they need not survive a restart."""
+    """At most two models on their way and two complete; they need not survive a restart.
+
+    Besides, for every client of this board, one download of its own on its way and one
+    complete, of the newest round only.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open: list[Assembly] = []
         self._complete: list[tuple[str, int]] = []
+        self._private_open: dict[int, Assembly] = {}
+        self._private: dict[int, tuple[str, int]] = {}
         with disk_errors(folder):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
@@ -30,6 +36,8 @@ class Downloads:
     def add(self, chunk: Chunk) -> bool:
         """Take one part; True when it completes its model."""
         header = chunk.header
+        if header.client is not None:
+            return self._add_private(chunk, header.client)
         if (header.run, header.round) in self._complete:
             return False
         assembly = next((a for a in self._open if a.fits(header)), None)
@@ -44,13 +52,31 @@ class Downloads:
         self._open.remove(assembly)
         return self._finish(assembly)
 
+    def _add_private(self, chunk: Chunk, client: int) -> bool:
+        header = chunk.header
+        run, number = self._private.get(client, ("", 0))
+        if header.run == run and header.round <= number:
+            return False
+        assembly = self._private_open.get(client)
+        if assembly is None or not assembly.fits(header):
+            if assembly is not None:
+                assembly.discard()
+            assembly = Assembly(self._folder / f"{client}-{header.digest}.part", header)
+            self._private_open[client] = assembly
+        if not assembly.add(chunk):
+            return False
+        del self._private_open[client]
+        if not _take(assembly):
+            return False
+        if client in self._private:
+            self.private_path(*self._private[client], client).unlink(missing_ok=True)
+        assembly.path.replace(self.private_path(header.run, header.round, client))
+        self._private[client] = (header.run, header.round)
+        return True
+
     def _finish(self, assembly: Assembly) -> bool:
         header = assembly.header
-        try:
-            assembly.take()
-        except ProtocolError as error:
-            log.warning("round %d of %s: %s", header.round, header.run, error)
-            assembly.discard()
+        if not _take(assembly):
             return False
         assembly.path.replace(self.path(header.run, header.round))
         self._complete.append((header.run, header.round))
@@ -61,3 +87,19 @@ class Downloads:
     def path(self, run: str, number: int) -> Path:
         """Where the complete model of a round is."""
         return self._folder / f"{run}-{number:06d}.safetensors"
+
+    def private_path(self, run: str, number: int, client: int) -> Path:
+        """Where the complete download of one client is."""
+        return self._folder / f"{run}-{number:06d}-{client}.safetensors"
+
+
+def _take(assembly: Assembly) -> bool:
+    """Whether all parts together are what was sent."""
+    try:
+        assembly.take()
+    except ProtocolError as error:
+        header = assembly.header
+        log.warning("round %d of %s: %s", header.round, header.run, error)
+        assembly.discard()
+        return False
+    return True

@@ -41,7 +41,7 @@ from common.notify import Notifier
 from common.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
 from common.pool import Pool
 from common.steps import StepStore
-from common.topics import Packet, packet, subscriptions, unpack
+from common.topics import Packet, board_subscriptions, packet, unpack
 from fl_client import agent
 from fl_client.agent_state import (
     Action,
@@ -120,7 +120,7 @@ class Daemon:
         self._link = PahoLink(
             settings.address,
             f"{settings.federation}-{settings.board}-{identity.instance}",
-            subscriptions(settings.federation, "board"),
+            board_subscriptions(settings.federation, settings.clients),
             self._herald.will,
         )
         self._herald.use(self._link)
@@ -210,7 +210,7 @@ class Daemon:
         elif isinstance(message, Chunk):
             done = self._downloads.add(message)
             header = message.header
-            self._step(GotPart(header.run, header.round, done, now))
+            self._step(GotPart(header.run, header.round, done, now, header.client))
         elif isinstance(message, TrainDetail | CurrentRound | Selected | TrainEnd):
             self._step(Heard(message, now))
 
@@ -260,7 +260,16 @@ class Daemon:
         self._complain("")
         self._store = store
         algorithm = algorithm_of(experiment)
-        self._step(Opened(run, store.scan(), algorithm.coupled, now, algorithm.stateful))
+        self._step(
+            Opened(
+                run,
+                store.scan(),
+                algorithm.coupled,
+                now,
+                algorithm.stateful,
+                algorithm.private is not None,
+            )
+        )
 
     def _take_done(self, job: Job, done: TurnDone, now: float) -> None:
         if done.metrics is not None:
@@ -346,6 +355,9 @@ class Daemon:
         assert self._store is not None
         self._next_job += 1
         self._jobs[self._next_job] = job
+        run, private = self._store.run, ""
+        if job.kind == "train" and self._state.work is not None and self._state.work.private:
+            private = str(self._downloads.private_path(run, job.round, job.client))
         self._pool.start(
             Turn(
                 job=self._next_job,
@@ -353,7 +365,8 @@ class Daemon:
                 client=job.client,
                 round=job.round,
                 base=job.base,
-                download=str(self._downloads.path(self._store.run, job.round)),
+                download=str(self._downloads.path(run, job.round)),
+                private=private,
             )
         )
 

@@ -15,6 +15,7 @@ from common.datasets import require_dataset
 from common.errors import UsageError
 from common.experiment_file import load_experiment, write_text
 from fl_server import launch
+from fl_server.cli_data import data
 from fl_server.cli_options import (
     broker_options,
     experiment_file,
@@ -24,7 +25,7 @@ from fl_server.cli_options import (
 )
 
 
-@click.group(cls=Commands)
+@click.group(cls=Commands, commands=[data])
 @version_option()
 def main() -> None:
     """The coordinator side of fedbed: runs federated-learning experiments.
@@ -149,8 +150,8 @@ def simulate(
     Example: fl-server simulate examples/demo.toml --processes 2
     """
     experiment = load_experiment(file, overrides)
-    require_dataset(experiment.data.dataset)
     place = launch.Place(runs, plain)
+    launch.require_data(place, experiment)
     store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.simulate(place, store, processes=processes))
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from common.blueprint import participants_of
 from common.config import Experiment
 from common.messages import CurrentRound, Selected, TrainEnd
+from common.ration import Ration
 from fl_server import rounds
 from fl_server.keeper import Keeper
 from fl_server.round_state import (
@@ -65,6 +66,7 @@ class Conductor:
         self._voice = voice
         self._observe = observe
         self._opened = time.monotonic()
+        self._ration = Ration()
 
     def feed(self, event: Event) -> None:
         """Let the machine decide, and do what it says."""
@@ -114,7 +116,9 @@ class Conductor:
                 digest = self.keeper.finish()
                 self.tell("finished", reason=reason, digest=digest)
             case Note(kind, text, board, client):
-                self.tell(kind, text=text, board=board, client=client)
+                of_nobody = not board and client is None
+                if of_nobody or self._ration.allows(f"{board} {client}", time.monotonic()):
+                    self.tell(kind, text=text, board=board, client=client)
 
     def _close(self, close: Close) -> Event:
         seconds = time.monotonic() - self._opened

@@ -251,6 +251,9 @@ def show_summary(view: View) -> None:
     """Print the table and where everything is."""
     console = Console(highlight=False, soft_wrap=True)
     console.print(summary(view))
+    if view.refused:
+        counts = ", ".join(f"{board} {n:,}" for board, n in sorted(view.refused.items()))
+        console.print(f"messages dropped or rejected, per board: {counts}")
     console.print(f"results: {view.folder}/ (metrics.jsonl, events.jsonl, model.safetensors)")
 
 

@@ -13,17 +13,25 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from common.algorithms.base import Update
-from common.arrays import Arrays, digest
-from common.blueprint import algorithm_of, first_model, shapes_of
-from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
+from common.arrays import Array, Arrays, digest
+from common.blueprint import algorithm_of, first_model, server_of
+from common.codec import (
+    ModelMeta,
+    UpdateMeta,
+    check_arrays,
+    decode_meta,
+    decode_tensors,
+    encode_tensors,
+)
 from common.config import Experiment
-from common.errors import ProtocolError
+from common.encodings import restored
+from common.errors import ProtocolError, StrayUpdateError
 from common.journal import Journal, read_records
 from common.messages import ClientMetrics
 from common.storage import write_atomic
 from fl_server.round_state import Close, Open
 from fl_server.store import CheckpointMeta, RunStore
-from fl_server.tally import Tally, mean_loss
+from fl_server.tally import Tally, mean_loss, mean_values
 
 Line = dict[str, Any]  # one JSON object of metrics.jsonl
 
@@ -46,9 +54,10 @@ class Keeper:
         self.experiment = experiment
         self.tally = Tally()
         self._opened = 0
+        self._samples: dict[int, int] = {}  # what each client said first
         self._algorithm = algorithm_of(experiment)
-        self._shapes = shapes_of(experiment)
         self._download: tuple[int, bytes] | None = None
+        self._base: tuple[int, Arrays] | None = None
         self._metrics = Journal(store.folder / "metrics.jsonl")
         self._written = {line["round"] for line in read_records(self._metrics.path)}
         self.events = Journal(store.folder / "events.jsonl")
@@ -57,7 +66,8 @@ class Keeper:
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
         found = self.store.load_checkpoint()
         if found is None:
-            state = self._algorithm.server_init(first_model(self.experiment))
+            server = server_of(self.experiment)
+            state = self._algorithm.server_init(server, first_model(self.experiment))
             meta = CheckpointMeta(
                 run=self.store.run, round=0, accepted={}, record={"round": 0}, previous={}
             )
@@ -85,27 +95,71 @@ class Keeper:
         """The blob that boards get in a round."""
         assert number == self._meta.round + 1, "a round downloads what the last one made"
         if self._download is None or self._download[0] != number:
-            arrays = self._algorithm.broadcast(self._state)
             meta = ModelMeta(run=self.store.run, round=number)
-            self._download = (number, encode_tensors(arrays, meta))
+            encoding = self.experiment.communication.encoding
+            self._download = (number, encode_tensors(self._broadcast, meta, encoding))
         return self._download[1]
+
+    def private_download(self, number: int, client: int) -> bytes | None:
+        """What one selected client gets in a round besides, if the algorithm has that."""
+        if self._algorithm.private is None:
+            return None
+        server = server_of(self.experiment, number=number, download=self._sent(number))
+        arrays = self._algorithm.private(server, self._state, client)
+        meta = ModelMeta(run=self.store.run, round=number)
+        return encode_tensors(arrays, meta, self.experiment.communication.encoding)
+
+    @property
+    def _broadcast(self) -> Arrays:
+        return self._algorithm.broadcast(self._state)
+
+    def _sent(self, number: int) -> Arrays:
+        """The download of a round as its clients see it, which may have lost something."""
+        encoding = self.experiment.communication.encoding
+        if encoding == "float32":
+            return self._broadcast
+        if self._base is None or self._base[0] != number:
+            self._base = (number, decode_tensors(self.download(number), ModelMeta, encoding)[0])
+        return self._base[1]
+
+    def decode_update(self, number: int, blob: bytes) -> tuple[dict[str, Array], UpdateMeta]:
+        """An update of the open round; if its encoding loses something, it is a difference."""
+        encoding = self.experiment.communication.encoding
+        arrays, meta = decode_tensors(blob, UpdateMeta, encoding)
+        if encoding != "float32":
+            arrays = restored(arrays, self._sent(number))
+        return arrays, meta
 
     @property
     def largest_update(self) -> int:
         """How many bytes an update may have."""
-        return 4 * sum(4 * math.prod(shape) for shape in self._shapes.values()) + 1024 * 1024
+        return 4 * sum(array.nbytes for array in self._expected.values()) + 1024 * 1024
+
+    @property
+    def _expected(self) -> Arrays:
+        return self._algorithm.expects(server_of(self.experiment), self._broadcast)
 
     def accept(self, number: int, client: int, blob: bytes) -> None:
         """Check an update and keep it for good; ProtocolError if it cannot be used."""
-        arrays, meta = decode_tensors(blob, UpdateMeta)
-        if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
-            raise ProtocolError("the update belongs to another client, round or run")
-        check_arrays(arrays, self._shapes)
+        self._check_task(number, client, blob)
+        arrays, meta = self.decode_update(number, blob)
+        check_arrays(arrays, self._expected)
         if not all(math.isfinite(w) and w > 0 for w in meta.weights.values()):
             raise ProtocolError(f"weights {meta.weights} are not positive numbers")
         if not {name.split(".", 1)[0] for name in arrays} <= meta.weights.keys():
             raise ProtocolError("a part of the model has no weight")
+        if meta.samples != self._samples.setdefault(client, meta.samples):
+            known = self._samples[client]
+            raise ProtocolError(f"{meta.samples} samples; the client had {known} before")
         self.store.save_update(number, client, blob)
+
+    def _check_task(self, number: int, client: int, blob: bytes) -> None:
+        try:
+            meta = decode_meta(blob, UpdateMeta)
+        except ProtocolError as error:
+            raise StrayUpdateError(str(error)) from error
+        if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
+            raise StrayUpdateError("the update belongs to another client, round or run")
 
     def count(self, metrics: ClientMetrics) -> None:
         """Take a client's counts for the open round."""
@@ -121,9 +175,12 @@ class Keeper:
         return line
 
     def _aggregate(self, close: Close, seconds: float, line: Line) -> None:
-        updates = _Updates(self.store, close.number, close.used)
+        updates = _Updates(self, close.number, close.used)
         if close.used:
-            self._state = self._algorithm.server_update(self._state, updates)
+            server = server_of(
+                self.experiment, number=close.number, download=self._sent(close.number)
+            )
+            self._state = self._algorithm.server_update(server, self._state, updates)
         metas = updates.metas
         record: Line = {
             "round": close.number,
@@ -132,6 +189,7 @@ class Keeper:
             "clients": list(close.used),
             "dropped": list(close.dropped),
             "samples": sum(meta.samples for meta in metas),
+            **({"values": values} if (values := mean_values(metas)) else {}),
             "seconds": round(seconds, 3),
             "bytes_up": self.tally.bytes_up,
             "bytes_down": self.tally.bytes_down,
@@ -173,16 +231,19 @@ class Keeper:
 class _Updates(Sequence[Update]):
     """The updates of a round in ascending order of client id, loaded one at a time."""
 
-    def __init__(self, store: RunStore, number: int, clients: Sequence[int]) -> None:
-        self._store = store
+    def __init__(self, keeper: Keeper, number: int, clients: Sequence[int]) -> None:
+        self._keeper = keeper
         self._number = number
         self._clients = sorted(clients)
         self._metas: dict[int, UpdateMeta] = {}
 
     @property
     def metas(self) -> list[UpdateMeta]:
-        """Metadata of all updates that were looked at."""
-        return [self._metas[client] for client in sorted(self._metas)]
+        """Metadata of all updates."""
+        for at, client in enumerate(self._clients):
+            if client not in self._metas:  # an algorithm need not look at all of them
+                self[at]
+        return [self._metas[client] for client in self._clients]
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -195,7 +256,8 @@ class _Updates(Sequence[Update]):
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
         client = self._clients[index]
-        arrays, meta = self._store.load_update(self._number, client)
+        blob = self._keeper.store.load_update(self._number, client)
+        arrays, meta = self._keeper.decode_update(self._number, blob)
         self._metas[client] = meta
         return Update(client, arrays, meta.weights)
 

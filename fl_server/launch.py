@@ -16,8 +16,10 @@ from typing import Any
 from common.address import Address
 from common.blueprint import participants_of
 from common.config import Experiment
+from common.datasets import require_dataset
 from common.errors import ConfigError, FedbedError, StoreError, UsageError
 from common.ids import check_name
+from common.shards import has_shards
 from common.storage import FolderLock
 from fl_server.dashboard import Lines, Screen, make_display, recovery_table, show_summary
 from fl_server.faults import Script, parse_script
@@ -44,6 +46,11 @@ class Place:
 
     runs: Path
     plain: bool = False
+
+    @property
+    def shards(self) -> Path:
+        """Where simulations keep their clients' shards."""
+        return self.runs / ".shards"
 
 
 def find_or_create(place: Place, experiment: Experiment, name: str | None) -> RunStore:
@@ -145,11 +152,20 @@ def read_script(path: Path, boards: int, clients: int) -> Script:
         raise ConfigError(f"{path}: {error}") from error
 
 
+def require_data(place: Place, experiment: Experiment) -> None:
+    """Look for the dataset before a run folder is made, unless its shards are all there."""
+    union, seed = experiment.evaluation.union_samples, experiment.experiment.seed
+    clients = participants_of(experiment)
+    if not has_shards(place.shards, experiment.data, seed, clients, union=union):
+        require_dataset(experiment.data.dataset)
+
+
 def simulate(place: Place, store: RunStore, *, processes: int) -> bool:
     """The run in this process, without a broker."""
     with _at_work(place, store) as display:
-        shards = place.runs / ".shards"
-        Simulation(store, processes=processes, shards=shards, observe=display.observe).run()
+        Simulation(
+            store, processes=processes, shards=place.shards, observe=display.observe
+        ).run()
         shutil.rmtree(store.folder / "clients", ignore_errors=True)
     return _conclude(display, finished=True, how="")
 

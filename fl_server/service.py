@@ -16,8 +16,13 @@ from common import VERSION
 from common.address import Address
 from common.assembly import Assembly
 from common.codec import cut
-from common.dropped import Dropped
-from common.errors import BrokerError, FedbedError, ProtocolError, VersionError
+from common.errors import (
+    BrokerError,
+    FedbedError,
+    ProtocolError,
+    StrayUpdateError,
+    VersionError,
+)
 from common.herald import Herald, first_claim
 from common.ids import show_ids
 from common.link import Arrived, Down, Happening, PahoLink, Posted, Refused, Streamed, Up
@@ -34,10 +39,11 @@ from common.messages import (
     TrainDetail,
     TrainEnd,
 )
-from common.topics import Packet, packet, parse, subscriptions, unpack, weights_topic
+from common.topics import Packet, packet, server_subscriptions, unpack, weights_topic
 from fl_server import rounds
 from fl_server.conductor import Conductor, Observer, policy_of, resume_state
 from fl_server.keeper import Keeper
+from fl_server.refusals import Refusals
 from fl_server.round_state import (
     Event,
     Finished,
@@ -48,11 +54,13 @@ from fl_server.round_state import (
     Stored,
     Strayed,
     Tick,
+    Working,
 )
 from fl_server.store import RunStore
 
 TICK_SECONDS = 0.2
 WAITING_SECONDS = 10.0
+MOST_HELD = 10_000
 
 log = logging.getLogger(__name__)
 
@@ -71,11 +79,9 @@ class Coordinator:
         self._federation = federation
         self._address = address
         self._store = store
-        self._dropped = Dropped()
         self._assemblies: dict[int, Assembly] = {}
         self._said_waiting = -WAITING_SECONDS
-        self._problems: dict[str, str] = {}
-        self._late: set[tuple[int, int]] = set()
+        self._private_topics: set[str] = set()
         self._held: list[Event] = []  # until nobody objects to our claim
         experiment = store.experiment()
         self._keeper = Keeper(store, experiment)
@@ -89,6 +95,9 @@ class Coordinator:
         policy = policy_of(store.run, experiment)
         state = resume_state(self._keeper, incarnation)
         self._conductor = Conductor(self._keeper, policy, state, self, observe)
+        self._refusals = Refusals(
+            federation, self._conductor.tell, lambda client: self._conductor.state.owner(client)
+        )
         claim = first_claim(
             COORDINATOR,
             instance=store.run,
@@ -99,7 +108,7 @@ class Coordinator:
         self._link = PahoLink(
             address,
             f"{federation}-coordinator-{store.run}",
-            subscriptions(federation, "server"),
+            server_subscriptions(federation),
             self._herald.will,
         )
         self._herald.use(self._link)
@@ -122,6 +131,8 @@ class Coordinator:
             if finished:
                 self._clear_weights()
             self._herald.say_farewell()
+            self._refusals.note_unheard(self._link.unheard())
+            self._refusals.conclude()
             self._link.close(timeout=5.0, forget_session=finished)
             self._keeper.close()
         return finished
@@ -142,6 +153,8 @@ class Coordinator:
                     self._begin()
                 self._feed(Tick(now))
                 self._say_whom_we_wait_for(now)
+                self._refusals.note_unheard(self._link.unheard())
+                self._refusals.report(now)
         return True
 
     def _clear_weights(self) -> None:
@@ -149,6 +162,8 @@ class Coordinator:
         blob = self._keeper.download(self._conductor.policy.rounds + 1)
         for chunk in cut(blob, run=self._store.run, number=0, client=None):
             topic = weights_topic(self._federation, chunk.header.part)
+            self._link.publish(Packet(topic, b"", retain=True))
+        for topic in sorted(self._private_topics):
             self._link.publish(Packet(topic, b"", retain=True))
 
     # what happens
@@ -180,7 +195,7 @@ class Coordinator:
     def _feed(self, event: Event) -> None:
         if self._herald.settled:
             self._conductor.feed(event)
-        elif not isinstance(event, Tick | Reconnected):
+        elif not isinstance(event, Tick | Reconnected) and len(self._held) < MOST_HELD:
             self._held.append(event)
 
     def _hear(self, arrived: Arrived, now: float) -> None:
@@ -191,10 +206,10 @@ class Coordinator:
         try:
             _, message = unpack(self._federation, arrived.topic, arrived.payload)
         except VersionError as error:
-            self._note_problem(arrived.topic.rpartition("/")[2], str(error))
+            self._refusals.problem(arrived.topic.rpartition("/")[2], str(error))
             return
         except ProtocolError as error:
-            self._drop(arrived.topic, size, str(error))
+            self._refusals.drop(arrived.topic, size, str(error))
             return
         if isinstance(message, Connected):
             if self._herald.hear(message, stored=arrived.retained):
@@ -207,10 +222,10 @@ class Coordinator:
             self._take_message(arrived.topic, size, message, now)
 
     def _meet(self, message: Connected, now: float) -> None:
-        self._note_problem(message.board, message.problem if message.connected else "")
+        self._refusals.problem(message.board, message.problem if message.connected else "")
         if message.connected and message.version != VERSION:
             text = f"has fedbed {message.version}, this server {VERSION}: results may differ"
-            self._note_problem(f"{message.board} ", text)
+            self._refusals.problem(message.board, text, about="version")
         self._conductor.tell(
             "presence",
             keep=False,
@@ -221,20 +236,12 @@ class Coordinator:
         )
         self._feed(Heard(message, now))
 
-    def _note_problem(self, board: str, text: str) -> None:
-        """Say (once) why a board cannot take part."""
-        if self._problems.get(board, "") != text:
-            self._problems[board] = text
-            if text:
-                name = board.strip()
-                self._conductor.tell("problem", board=name, text=f"board {name}: {text}")
-
     def _take_message(self, topic: str, size: int, message: Message, now: float) -> None:
         if not isinstance(message, Info | ClientMetrics):
-            self._drop(topic, size, "only the coordinator says this")
+            self._refusals.drop(topic, size, "only the coordinator says this")
             return
         if message.run != self._store.run:
-            self._drop(topic, size, "a message of another run")
+            self._refusals.drop(topic, size, "a message of another run")
             return
         self._keeper.tally.bytes_up += size
         if isinstance(message, Info):
@@ -256,7 +263,7 @@ class Coordinator:
             self._feed(Strayed(now))
             return
         if header.size > self._keeper.largest_update:
-            self._drop(topic, header.size, "an update far larger than the model")
+            self._refusals.drop(topic, header.size, "an update far larger than the model")
             return
         assembly = self._assemblies.get(client)
         if assembly is None or not assembly.fits(header):
@@ -264,7 +271,7 @@ class Coordinator:
             self._assemblies[client] = assembly
         if assembly.add(chunk):
             del self._assemblies[client]
-            self._take_update(assembly, client, header.round, now)
+            self._take_update(topic, assembly, now)
 
     def _refuse_update(self, topic: str, chunk: Chunk, client: int) -> None:
         header, conductor = chunk.header, self._conductor
@@ -275,36 +282,34 @@ class Coordinator:
             number=header.round,
             client=client,
         ):
-            self._drop(topic, len(chunk.body), "an update that is repeated or not asked for")
-        elif (client, header.round) not in self._late:
-            self._late.add((client, header.round))
-            text = f"late update of client {client} rejected: round {header.round} is closed"
-            conductor.tell("late", text=text, client=client, round=header.round)
+            self._refusals.drop(
+                topic, len(chunk.body), "an update that is repeated or not asked for"
+            )
+        else:
+            self._refusals.late(client, header.round)
 
-    def _take_update(self, assembly: Assembly, client: int, number: int, now: float) -> None:
+    def _take_update(self, topic: str, assembly: Assembly, now: float) -> None:
         """An update is complete: verify it, make it safe, and only then say so."""
+        client, number = assembly.header.client, assembly.header.round
+        assert client is not None, "an update is a client's"
         try:
             blob = assembly.take()
         except ProtocolError as error:
-            self._drop("receive_weights", assembly.header.size, str(error))
+            self._refusals.drop(topic, assembly.header.size, str(error))
             return
         finally:
             assembly.discard()
         try:
             self._keeper.accept(number, client, blob)
+        except StrayUpdateError as error:
+            self._refusals.drop(topic, len(blob), str(error))
+            return
         except ProtocolError as error:
+            self._refusals.reject(client)
             self._feed(Rejected(client, number, str(error), now))
             return
         self._conductor.tell("update", client=client, round=number, bytes=len(blob))
         self._feed(Stored(client, number, now))
-
-    def _drop(self, topic: str, size: int, reason: str) -> None:
-        try:
-            kind = f"{parse(self._federation, topic)[0].name}: {reason.split(':')[0]}"
-        except ProtocolError:
-            kind = reason
-        if self._dropped.note(kind, topic, size, reason):
-            self._conductor.tell("message_dropped", topic=topic[:200], size=size, text=reason)
 
     def _begin(self) -> None:
         """Nobody objects to our being here: take what has waited for that."""
@@ -334,11 +339,23 @@ class Coordinator:
         blob = self._keeper.download(number)
         boards = [b for b in self._conductor.state.boards.values() if b.lost_at is None]
         self._keeper.tally.bytes_down += len(blob) * len(boards)
-        self._link.stream(f"weights {number}", self._packets(number, blob))
+        self._link.stream(f"weights {number}", self._packets(number, blob, None))
+        phase = self._conductor.state.phase
+        for client in phase.selected if isinstance(phase, Working) else ():
+            own = self._keeper.private_download(number, client)
+            if own is not None:
+                self._keeper.tally.bytes_down += len(own)
+                packets = self._packets(number, own, client)
+                self._link.stream(f"weights {number} to {client}", packets)
 
-    def _packets(self, number: int, blob: bytes) -> Iterator[Packet]:
-        for chunk in cut(blob, run=self._store.run, number=number, client=None):
-            yield packet(self._federation, chunk)
+    def _packets(self, number: int, blob: bytes, client: int | None) -> Iterator[Packet]:
+        """The parts of a download: of all clients, or of one."""
+        run = self._store.run
+        for chunk in cut(blob, run=run, number=number, client=client, down=True):
+            ready = packet(self._federation, chunk)
+            if client is not None:
+                self._private_topics.add(ready.topic)
+            yield ready
 
     def publish(self, message: CurrentRound | Selected | TrainEnd) -> None:
         """Publish a message."""

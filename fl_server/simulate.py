@@ -41,7 +41,7 @@ class Simulation:
         self._shards = shards
         self._keeper = Keeper(store, self._experiment)
         self._steps = StepStore(store.folder / "clients", store.run)
-        self._coupled = algorithm_of(self._experiment).coupled
+        self._algorithm = algorithm_of(self._experiment)
         self._events: list[Event] = []
         policy = policy_of(store.run, self._experiment)
         state = resume_state(self._keeper, store.next_incarnation())
@@ -57,6 +57,12 @@ class Simulation:
         blob = self._keeper.download(number)
         self._keeper.tally.bytes_down += len(blob)
         write_atomic(self._download(number), blob)
+        phase = self._conductor.state.phase
+        for client in phase.selected if isinstance(phase, Working) else ():
+            own = self._keeper.private_download(number, client)
+            if own is not None:
+                self._keeper.tally.bytes_down += len(own)
+                write_atomic(self._private(client), own)
 
     def publish(self, message: CurrentRound | Selected | TrainEnd) -> None:
         """Nobody needs to be told."""
@@ -67,6 +73,9 @@ class Simulation:
 
     def _download(self, number: int) -> Path:
         return self._steps.folder / f"download-{number % 2}.safetensors"
+
+    def _private(self, client: int) -> Path:
+        return self._steps.folder / f"download-to-{client}.safetensors"
 
     # the rounds
 
@@ -128,7 +137,7 @@ class Simulation:
         base = base_step(
             self._steps.rounds(client),
             number,
-            coupled=self._coupled,
+            coupled=self._algorithm.coupled,
             accepted=self._conductor.state.accepted.get(client),
         )
         return Turn(
@@ -138,7 +147,11 @@ class Simulation:
             round=number,
             base=base,
             download=str(self._download(number)),
+            private=str(self._private(client)) if self._own_downloads(kind) else "",
         )
+
+    def _own_downloads(self, kind: str) -> bool:
+        return kind == "train" and self._algorithm.private is not None
 
     def _take(self, order: Turn, report: TurnDone | EpochDone) -> None:
         if isinstance(report, EpochDone):

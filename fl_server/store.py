@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from common.arrays import Array, Arrays
-from common.codec import UpdateMeta, blob_digest, decode_tensors, encode_tensors
+from common.codec import blob_digest, decode_tensors, encode_tensors
 from common.config import Experiment
 from common.errors import ProtocolError, StoreError, UsageError
 from common.experiment_file import load_experiment, write_text
@@ -163,8 +163,8 @@ class RunStore:
         name = f"client-{client:06d}-{blob_digest(blob)}.safetensors"
         write_atomic(self._journal(number) / name, blob)
 
-    def load_update(self, number: int, client: int) -> tuple[dict[str, Array], UpdateMeta]:
-        """A safe update."""
+    def load_update(self, number: int, client: int) -> bytes:
+        """A safe update, as it came."""
         path = next(self._journal(number).glob(f"client-{client:06d}-*.safetensors"), None)
         if path is None:
             raise StoreError(f"the update of client {client} in round {number} is gone")
@@ -172,7 +172,7 @@ class RunStore:
         if path.stem.rpartition("-")[2] != blob_digest(blob):
             path.unlink()
             raise StoreError(f"{path} was damaged and is discarded; resume the run")
-        return decode_tensors(blob, UpdateMeta)
+        return blob
 
     def safe_updates(self, number: int) -> frozenset[int]:
         """Clients whose update of a round is safe; damaged ones are discarded, and said."""
@@ -181,7 +181,7 @@ class RunStore:
             client = int(path.name.split("-")[1])
             try:
                 self.load_update(number, client)
-            except (StoreError, ProtocolError) as error:
+            except StoreError as error:
                 log.warning("discarded update %s: %s", path, error)
                 path.unlink(missing_ok=True)
                 continue

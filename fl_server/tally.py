@@ -48,3 +48,10 @@ def mean_loss(metas: list[UpdateMeta]) -> float | None:
     known = [(meta.loss, meta.samples) for meta in metas if meta.loss is not None]
     samples = sum(n for _, n in known)
     return sum(loss * n for loss, n in known) / samples if samples else None
+
+
+def mean_values(metas: list[UpdateMeta]) -> dict[str, float]:
+    """Mean over the updates of every number that they report."""
+    names = sorted({name for meta in metas for name in meta.values})
+    reported = {name: [m.values[name] for m in metas if name in m.values] for name in names}
+    return {name: sum(numbers) / len(numbers) for name, numbers in reported.items()}

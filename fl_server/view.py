@@ -70,6 +70,7 @@ class View:
     round_seconds: tuple[float, ...] = ()
     notes: tuple[Note, ...] = ()
     digest: str = ""
+    refused: Mapping[str, int] = field(default_factory=dict)
 
     def after(self, fact: Mapping[str, Any]) -> View:
         """The view once this fact is known."""
@@ -196,6 +197,10 @@ def _finished(view: View, fact: Mapping[str, Any]) -> View:
     return replace(view, phase=fact["reason"], digest=fact["digest"], done=view.rounds)
 
 
+def _refused(view: View, fact: Mapping[str, Any]) -> View:
+    return replace(view, refused={**view.refused, fact["board"]: fact["count"]})
+
+
 def _with_board(view: View, name: str, board: BoardView) -> View:
     return replace(view, boards={**view.boards, name: board})
 
@@ -210,4 +215,5 @@ _HANDLERS = {
     "round_closed": _round_closed,
     "evaluated": _evaluated,
     "finished": _finished,
+    "refused": _refused,
 }

@@ -9,8 +9,8 @@ PATH="$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
 
 mode="${1:-}"
 case "$mode" in
-    demo) extras=broker,data ;;
-    test) extras=broker,data,dev ;;
+    demo) extras=broker,data,plots ;;
+    test) extras=broker,data,plots,dev ;;
     *) echo "usage: scripts/setup.sh demo|test" >&2; exit 2 ;;
 esac
 

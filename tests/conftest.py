@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from broker.accounts import enroll, prepare_files
+from broker.acl import Account
+from broker.authority import ensure_certificate
 from broker.config import BrokerConfig
 from broker.process import Broker, find_mosquitto, free_port
+from common.credentials import Credentials, Role, join_address, read_credentials
 from common.errors import BrokerError
+from common.ids import parse_ids
 
 settings.register_profile("fedbed", deadline=None, max_examples=50)
 settings.load_profile("fedbed")
@@ -37,6 +43,44 @@ def own_broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker of the test's own, to kill and restart."""
     with _broker(tmp_path / "own-broker") as running:
         yield running
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A broker as other machines would meet it: TLS, accounts, rules; here on loopback."""
+
+    broker: Broker
+
+    @property
+    def folder(self) -> Path:
+        return self.broker.folder
+
+    def bundle(
+        self, name: str, clients: str = "", *, role: Role = "board", federation: str = "fl"
+    ) -> Path:
+        """The file of a new account."""
+        account = Account(name, role, federation, parse_ids(clients) if clients else ())
+        place = join_address(self.broker.host, self.broker.port)
+        path = enroll(self.folder, account, place).bundle
+        self.broker.reload()
+        return path
+
+    def enroll(
+        self, name: str, clients: str = "", *, role: Role = "board", federation: str = "fl"
+    ) -> Credentials:
+        """A new account, and what its bundle says."""
+        path = self.bundle(name, clients, role=role, federation=federation)
+        return read_credentials(path)
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Guarded]:
+    """A guarded broker of the test's own."""
+    folder = tmp_path / "guarded"
+    ensure_certificate(folder, ["localhost", "127.0.0.1"])
+    prepare_files(folder)
+    with Broker(BrokerConfig(port=free_port(), guarded=True), folder) as running:
+        yield Guarded(running)
 
 
 @pytest.fixture

@@ -15,16 +15,18 @@ import pytest
 
 from broker.cli import main as fl_broker
 from common.algorithms import build, options_of
-from common.algorithms.base import Update
+from common.algorithms.base import Server, Update
 from common.algorithms.fedavg import fedavg
 from common.blueprint import shapes_of
 from common.config import Experiment, ModelSection
 from common.experiment_file import load_experiment
+from common.rng import generator
 from common.topics import TOPICS
 from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
 from fl_server.launch import read_script
 
+SERVER = Server(clients=1, classes=2, round=1, rng=lambda purpose: generator(1, purpose))
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 GROUPS = {"fl-broker": fl_broker, "fl-server": fl_server, "fl-client": fl_client}
@@ -120,7 +122,7 @@ def test_the_example_algorithm_works_as_printed(
     algorithm = build("my_algorithms:cautious", {"step": 0.5})
     old = {"base.w": np.zeros(2, np.float32)}
     update = Update(0, {"base.w": np.full(2, 4, np.float32)}, {"base": 1.0})
-    new = algorithm.server_update(old, [update])
+    new = algorithm.server_update(SERVER, old, [update])
     assert new["base.w"].tolist() == [2.0, 2.0]
     assert new["base.w"].dtype == np.float32
 

@@ -1,4 +1,5 @@
-"""The algorithms by name; somebody else's by `package.module:builder`.
+"""The algorithms by name; somebody else's by `package.module:builder`, or by the name under
+which their package registers it (entry point group `fedbed.algorithms`).
 
 A builder takes keyword-only options with types and defaults and returns an Algorithm; its
 signature is all the declaration there is.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import entry_points
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -18,7 +20,31 @@ from common.config import Option
 from common.errors import ConfigError
 from common.imports import find_function
 
-BUILDERS = {"fedavg": "common.algorithms.fedavg:fedavg"}
+_HERE = "common.algorithms"
+BUILDERS = {
+    "fedavg": f"{_HERE}.fedavg:fedavg",
+    "fedprox": f"{_HERE}.fedprox:fedprox",
+    "feddyn": f"{_HERE}.feddyn:feddyn",
+    "scaffold": f"{_HERE}.scaffold:scaffold",
+    "fedavgm": f"{_HERE}.fedavgm:fedavgm",
+    "fedadagrad": f"{_HERE}.fedopt:fedadagrad",
+    "fedadam": f"{_HERE}.fedopt:fedadam",
+    "fedyogi": f"{_HERE}.fedopt:fedyogi",
+    "fedper": f"{_HERE}.fedper:fedper",
+    "fedrep": f"{_HERE}.fedrep:fedrep",
+    "fedavg2rep": f"{_HERE}.fedavg2rep:fedavg2rep",
+    "fedbabu": f"{_HERE}.fedbabu:fedbabu",
+    "fedrod": f"{_HERE}.fedrod:fedrod",
+    "fedreg": f"{_HERE}.fedreg:fedreg",
+    "gpfl": f"{_HERE}.gpfl:gpfl",
+    "ditto": f"{_HERE}.ditto:ditto",
+    "apfl": f"{_HERE}.apfl:apfl",
+    "fedfomo": f"{_HERE}.fedfomo:fedfomo",
+    "fliu": f"{_HERE}.fliu:fliu",
+    "perfedavg": f"{_HERE}.perfedavg:perfedavg",
+    "clt": f"{_HERE}.clt:clt",
+}
+ALIASES = {"fedreb": "fedreg"}
 
 
 def build(name: str, options: Mapping[str, Option]) -> Algorithm:
@@ -56,12 +82,20 @@ def complete_options(name: str, options: Mapping[str, Option]) -> dict[str, Any]
 
 def find_builder(name: str) -> Callable[..., Algorithm]:
     """The function that builds an algorithm."""
-    if name not in BUILDERS and ":" not in name:
+    places = known_builders()
+    if name not in places and ":" not in name:
         raise ConfigError(
-            f"algorithm.name is {name!r}, which is not known{suggestion(name, BUILDERS)}"
+            f"algorithm.name is {name!r}, which is not known{suggestion(name, places)}"
         )
-    builder = find_function("algorithm.name", name, BUILDERS.get(name, name))
+    builder = find_function("algorithm.name", name, places.get(name, name))
     return cast("Callable[..., Algorithm]", builder)  # `build` looks at what it returns
+
+
+def known_builders() -> dict[str, str]:
+    """Name -> place of every builder: ours, and those that installed packages register."""
+    others = {entry.name: entry.value for entry in entry_points(group="fedbed.algorithms")}
+    aliases = {alias: BUILDERS[name] for alias, name in ALIASES.items()}
+    return {**others, **BUILDERS, **aliases}
 
 
 def options_of(builder: Callable[..., Algorithm]) -> dict[str, tuple[Any, Any]]:

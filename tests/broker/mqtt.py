@@ -6,12 +6,14 @@ import queue
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
+
+from common.credentials import Credentials
+from common.trust import client_context
 
 WAIT_SECONDS = 10.0
 
@@ -34,7 +36,7 @@ class Seen:
 
 
 @contextmanager
-def connected(host: str, port: int, login: tuple[str, str] | None = None) -> Iterator[Seen]:
+def connected(host: str, port: int, credentials: Credentials | None = None) -> Iterator[Seen]:
     client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
     client.reconnect_delay_set(0.1, 0.1)  # type: ignore[arg-type]  # takes fractions
     seen = Seen(client)
@@ -62,8 +64,9 @@ def connected(host: str, port: int, login: tuple[str, str] | None = None) -> Ite
 
     client.on_connect, client.on_disconnect = on_connect, on_disconnect
     client.on_message = on_message
-    if login is not None:
-        client.username_pw_set(*login)
+    if credentials is not None:
+        client.username_pw_set(credentials.name, credentials.password)
+        client.tls_set_context(client_context(credentials.ca))
     client.connect(host, port)
     client.loop_start()
     try:
@@ -74,12 +77,6 @@ def connected(host: str, port: int, login: tuple[str, str] | None = None) -> Ite
         client.on_connect = client.on_disconnect = client.on_message = None
 
 
-def login_answer(host: str, port: int, login: tuple[str, str] | None = None) -> str:
-    with connected(host, port, login) as seen:
+def login_answer(host: str, port: int, credentials: Credentials | None = None) -> str:
+    with connected(host, port, credentials) as seen:
         return seen.answer()
-
-
-def login_of(credentials: Path) -> tuple[str, str]:
-    pairs = (line.split(" = ") for line in credentials.read_text().splitlines())
-    values = {key: value.strip('"') for key, value in pairs}
-    return values["username"], values["password"]

@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.accounts import account_names
+from broker.accounts import accounts
 from broker.cli import main
 from broker.process import Broker, free_port
-from tests.broker.mqtt import connected, login_answer, login_of
+from common.address import Address, probe
+from common.credentials import read_credentials
+from common.errors import BrokerError
+from tests.broker.mqtt import connected, login_answer
 
 WAIT_SECONDS = 10.0
 
@@ -131,18 +134,30 @@ def test_a_killed_supervisor_takes_mosquitto_with_it(tmp_path: Path) -> None:
             clock.kill()
 
 
-def test_an_account_made_and_revoked_while_it_runs_counts(tmp_path: Path) -> None:
-    port, folder = free_port(), str(tmp_path)
+def test_a_board_enrolled_and_revoked_while_it_runs_counts(tmp_path: Path) -> None:
+    port, folder = free_port(), str(tmp_path / "b")
     runner = CliRunner()
-    runner.invoke(main, ["account", "server", "--folder", folder])
-    with broker_up(tmp_path, "--port", str(port), "--listen", "0.0.0.0") as process:
-        assert "broker ready on 0.0.0.0:" in first_line(process)
-        assert login_answer("127.0.0.1", port) == "Not authorized"
-        runner.invoke(main, ["account", "board", "--folder", folder])
-        login = login_of(tmp_path / "accounts" / "board.toml")
+    with broker_up(tmp_path / "b", "--port", str(port), "--listen", "0.0.0.0") as process:
+        assert f"broker ready on 0.0.0.0:{port} with TLS (" in first_line(process)
+        bundle = tmp_path / "pi.toml"
+        options = ["--folder", folder, "--broker", "127.0.0.1", "-o", str(bundle)]
+        runner.invoke(main, ["enroll", "pi", "--clients", "0-2", *options])
+        login = read_credentials(bundle)
+        assert login.broker == f"127.0.0.1:{port}"
         wait_until(lambda: login_answer("127.0.0.1", port, login) == "Success", process)
-        runner.invoke(main, ["revoke", "board", "--folder", folder])
+        assert not reaches(Address("127.0.0.8", port, ca=login.ca))
+        runner.invoke(main, ["renew", "--name", "127.0.0.8", "--folder", folder])
+        wait_until(lambda: reaches(Address("127.0.0.8", port, ca=login.ca)), process)
+        runner.invoke(main, ["revoke", "pi", "--folder", folder])
         wait_until(lambda: login_answer("127.0.0.1", port, login) == "Not authorized", process)
+
+
+def reaches(address: Address) -> bool:
+    try:
+        probe(address)
+    except BrokerError:
+        return False
+    return True
 
 
 def test_a_port_in_use_is_one_line_and_exit_1(own_broker: Broker, tmp_path: Path) -> None:
@@ -156,12 +171,9 @@ def test_a_port_in_use_is_one_line_and_exit_1(own_broker: Broker, tmp_path: Path
     )
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.168.7.7"])
-def test_other_machines_are_not_let_in_without_an_account(tmp_path: Path, address: str) -> None:
-    done = CliRunner().invoke(main, ["up", "--listen", address, "--folder", str(tmp_path)])
-    assert done.exit_code == 2
-    assert "make one first: fl-broker account NAME" in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_there_is_no_switch_to_run_open_on_a_network() -> None:
+    options = {option for parameter in main.commands["up"].params for option in parameter.opts}
+    assert options == {"--listen", "--port", "--name", "--folder"}
 
 
 @pytest.mark.parametrize(
@@ -178,19 +190,43 @@ def test_wrong_use_is_one_line_and_exit_2(options: list[str], reason: str) -> No
     assert done.stderr == f"error: {reason}\n"
 
 
-def test_accounts_are_made_listed_and_revoked(tmp_path: Path) -> None:
+def test_boards_are_enrolled_listed_and_revoked(tmp_path: Path) -> None:
     runner, folder = CliRunner(), ["--folder", str(tmp_path)]
-    made = runner.invoke(main, ["account", "board", *folder])
+    enroll = ["enroll", "pi-1", "--clients", "0-2", "--broker", "10.0.0.5", *folder]
+    made = runner.invoke(main, enroll)
     assert made.exit_code == 0
-    assert str(tmp_path / "accounts" / "board.toml") in made.output
-    assert "fl-client run --credentials board.toml" in made.output
-    assert "fl-server run --credentials board.toml" in made.output
-    assert login_of(tmp_path / "accounts" / "board.toml")[1] not in made.output
-    assert runner.invoke(main, ["account", "board", *folder]).exit_code == 2
-    assert runner.invoke(main, ["accounts", *folder]).output == "board\n"
-    assert runner.invoke(main, ["revoke", "board", *folder]).exit_code == 0
-    assert runner.invoke(main, ["revoke", "board", *folder]).exit_code == 2
-    assert runner.invoke(main, ["accounts", *folder]).output == ""
+    bundle = tmp_path / "accounts" / "pi-1.toml"
+    assert made.output == (
+        f"enrolled board pi-1 with clients 0-2: {bundle}\n"
+        "copy the file to where it is needed, then: fl-client run --credentials pi-1.toml\n"
+    )
+    assert runner.invoke(main, enroll).output == (
+        f"unchanged: board pi-1 with clients 0-2: {bundle}\n"
+    )
+    assert runner.invoke(main, ["enroll", "server", "--coordinator", *folder]).exit_code == 0
+    assert runner.invoke(main, ["enroll", "screen", "--viewer", *folder]).exit_code == 0
+    listed = runner.invoke(main, ["boards", *folder]).output
+    assert listed.splitlines()[:4] == [
+        "NAME    ROLE         FEDERATION  CLIENTS",
+        "pi-1    board        fl          0-2",
+        "screen  viewer       fl          -",
+        "server  coordinator  fl          -",
+    ]
+    assert re.search(r"certificate valid until 20\d\d-\d\d-\d\d \(729 days\)", listed)
+    assert re.search(r"certificate is for .*10\.0\.0\.5", listed)
+    assert read_credentials(bundle).password not in made.output + listed
+    assert runner.invoke(main, ["revoke", "pi-1", *folder]).exit_code == 0
+    assert runner.invoke(main, ["revoke", "pi-1", *folder]).exit_code == 2
+    assert "pi-1" not in runner.invoke(main, ["boards", *folder]).output
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--clients", "0", "--viewer"], ["--viewer", "--coordinator"]]
+)
+def test_an_account_is_for_one_thing(tmp_path: Path, options: list[str]) -> None:
+    done = CliRunner().invoke(main, ["enroll", "x", *options, "--folder", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "expected one of --clients IDS, --coordinator and --viewer" in done.stderr
 
 
 def test_state_is_where_the_system_keeps_state(
@@ -198,14 +234,14 @@ def test_state_is_where_the_system_keeps_state(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    CliRunner().invoke(main, ["account", "board"])
-    assert account_names(tmp_path / "state" / "fedbed" / "broker") == ("board",)
+    CliRunner().invoke(main, ["enroll", "screen", "--viewer"])
+    [account] = accounts(tmp_path / "state" / "fedbed" / "broker")
     monkeypatch.delenv("XDG_STATE_HOME")
-    CliRunner().invoke(main, ["account", "board"])
-    assert account_names(tmp_path / "home/.local/state/fedbed/broker") == ("board",)
+    CliRunner().invoke(main, ["enroll", "screen", "--viewer"])
+    assert accounts(tmp_path / "home/.local/state/fedbed/broker") == (account,)
 
 
-@pytest.mark.parametrize("command", [[], ["up"], ["account"], ["accounts"], ["revoke"]])
+@pytest.mark.parametrize("command", [[], ["up"], ["enroll"], ["boards"], ["revoke"], ["renew"]])
 def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     done = CliRunner().invoke(main, [*command, "--help"])
     assert done.exit_code == 0

@@ -25,23 +25,27 @@ def test_state_is_kept_in_the_folder_and_limits_are_set() -> None:
         "persistence true",
         "persistence_location /state",
         "autosave_interval 30",
-        "persistent_client_expiration 7d",
+        "persistent_client_expiration 1d",
         "max_packet_size 1048576",
         "max_inflight_messages 100",
         "max_queued_messages 10000",
         "max_queued_bytes 268435456",
+        "max_connections 1000",
+        "memory_limit 2147483647",
         "set_tcp_nodelay true",
         "user root",
     ):
         assert line in lines
 
 
-def test_with_accounts_nobody_is_anonymous() -> None:
-    lines = mosquitto_conf(
-        BrokerConfig(address="0.0.0.0", accounts=True), "/state"
-    ).splitlines()
+def test_a_guarded_broker_speaks_tls_and_nobody_is_anonymous() -> None:
+    lines = mosquitto_conf(BrokerConfig(address="0.0.0.0", guarded=True), "/state").splitlines()
     assert "allow_anonymous false" in lines
     assert "password_file /state/passwords" in lines
+    assert "acl_file /state/acl" in lines
+    assert "certfile /state/tls/server.pem" in lines
+    assert "tls_version tlsv1.2" in lines
+    assert len([line for line in lines if line.startswith("listener ")]) == 1
     assert "allow_anonymous true" not in lines
 
 
@@ -55,10 +59,10 @@ def test_loopback_addresses_are_known(address: str) -> None:
     "address",
     ["0.0.0.0", "::", "10.0.0.5", "fe80::1%eth0", "broker.lan", "127.1", "localhost.x"],
 )
-def test_a_listener_for_other_machines_without_accounts_cannot_be_written(address: str) -> None:
+def test_an_open_listener_for_other_machines_cannot_be_written(address: str) -> None:
     with pytest.raises(ConfigError, match="can be reached from other machines"):
         BrokerConfig(address=address)
-    BrokerConfig(address=address, accounts=True)
+    BrokerConfig(address=address, guarded=True)
 
 
 def test_localhost_is_not_left_to_the_resolver() -> None:
@@ -69,17 +73,17 @@ def test_localhost_is_not_left_to_the_resolver() -> None:
 @given(st.text())
 def test_an_address_never_adds_a_line_or_a_word(address: str) -> None:
     try:
-        config = BrokerConfig(address=address, accounts=True)
+        config = BrokerConfig(address=address, guarded=True)
     except ConfigError:
         return
-    usual = mosquitto_conf(BrokerConfig(accounts=True), "/state")
+    usual = mosquitto_conf(BrokerConfig(guarded=True), "/state")
     assert len(mosquitto_conf(config, "/state").split()) == len(usual.split())
 
 
 @pytest.mark.parametrize("address", ["", "a b", "::1%x\nlistener 1 0.0.0.0", "a\n", "#"])
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="expected a host or IP address"):
-        BrokerConfig(address=address, accounts=True)
+        BrokerConfig(address=address, guarded=True)
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536])

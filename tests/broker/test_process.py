@@ -86,7 +86,7 @@ def test_a_port_in_use_is_said_so(own_broker: Broker, tmp_path: Path) -> None:
 
 
 def test_an_address_of_another_machine_is_said_so(tmp_path: Path) -> None:
-    config = BrokerConfig(address="192.0.2.1", port=free_port(), accounts=True)
+    config = BrokerConfig(address="192.0.2.1", port=free_port(), guarded=True)
     with pytest.raises(
         BrokerError, match=r"cannot listen on 192\.0\.2\.1 port \d+: Cannot assign"
     ):
@@ -94,7 +94,7 @@ def test_an_address_of_another_machine_is_said_so(tmp_path: Path) -> None:
 
 
 def test_a_mosquitto_that_ends_at_its_start_is_quoted(tmp_path: Path) -> None:
-    config = BrokerConfig(address="0.0.0.0", port=free_port(), accounts=True)
+    config = BrokerConfig(address="0.0.0.0", port=free_port(), guarded=True)
     broker = Broker(config, tmp_path)
     with pytest.raises(BrokerError, match=r"mosquitto ended at its start: .*password"):
         broker.start()

@@ -12,33 +12,64 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.algorithms import BUILDERS, build, find_builder, options_of
-from common.algorithms.base import Algorithm, Client, Extra, LocalModel, Predictor, Update
-from common.arrays import Array, Arrays, digest, weighted_mean
+from common.algorithms.base import (
+    MODEL,
+    Algorithm,
+    Client,
+    LocalModel,
+    Logits,
+    Predictor,
+    Server,
+    Update,
+)
+from common.arrays import Array, Arrays, digest, part_of, weighted_mean
 from common.codec import ModelMeta, decode_tensors, encode_tensors
+from common.config import TrainingSection
 from common.errors import ConfigError
+from common.rebalanced import Rebalanced
+from common.rng import generator
+from common.samples import Samples
+
+SERVER = Server(clients=2, classes=2, round=1, rng=lambda purpose: generator(1, purpose))
 
 
 class Stepper:
     """A client whose training adds a fixed number to everything: no torch, no data."""
 
+    number = 0
+    round = 1
+    rounds = 10
+    training = TrainingSection()
+    learning_rate = 0.01
+
     def __init__(self, samples: int, step: float) -> None:
         self.samples = samples
+        self.data = Samples(np.zeros((samples, 1, 2, 2), np.uint8), np.zeros(samples, np.int64))
+        self.rebalanced = Rebalanced(self.data, samples)
         self.counts: Array = np.array([samples, 0])
+        self.sizes: Array = np.array([samples, samples])
         self._step = np.float32(step)
 
-    def train(
-        self,
-        arrays: Arrays,
-        *,
-        only: Sequence[str] = ("base", "head"),
-        epochs: int | None = None,
-        extra: Extra | None = None,
-        purpose: str = "shuffle",
-    ) -> LocalModel:
-        return LocalModel({n: a + self._step for n, a in arrays.items()}, 0.5, 3)
+    def rng(self, purpose: str) -> np.random.Generator:
+        return generator(1, purpose)
 
-    def predictor(self, arrays: Arrays) -> Predictor:
+    def train(
+        self, arrays: Arrays, *, only: Sequence[str] = MODEL, **_other: object
+    ) -> LocalModel:
+        moved = {
+            name: array + self._step if part_of(name) in only else array
+            for name, array in arrays.items()
+        }
+        return LocalModel(moved, 0.5, 3)
+
+    def tensors(self, arrays: Arrays) -> dict[str, Any]:
+        return dict(arrays)
+
+    def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
         return lambda images: images
+
+    def mean_loss(self, arrays: Arrays, samples: Samples) -> float:
+        return 0.5
 
 
 def model(base: float, head: float) -> dict[str, Array]:
@@ -50,7 +81,7 @@ def values(arrays: Arrays) -> tuple[float, float]:
 
 
 def one_round(algorithm: Algorithm, clients: Sequence[Client], start: Arrays) -> Arrays:
-    state = algorithm.server_init(start)
+    state = algorithm.server_init(SERVER, start)
     download = algorithm.broadcast(state)
     updates = []
     for number, client in enumerate(clients):
@@ -58,7 +89,7 @@ def one_round(algorithm: Algorithm, clients: Sequence[Client], start: Arrays) ->
             client, algorithm.client_init(client, download), download
         )
         updates.append(Update(number, trained.arrays, trained.weights))
-    return algorithm.global_model(algorithm.server_update(state, updates))
+    return algorithm.global_model(algorithm.server_update(SERVER, state, updates))
 
 
 def test_fedavg_weighs_clients_by_their_samples() -> None:
@@ -111,7 +142,7 @@ def test_the_average_of_the_same_updates_has_the_same_bits_whatever_order_they_c
     ]
     average = build("fedavg", {}).server_update
     digests = {
-        digest(average({}, sorted(arrived, key=lambda update: update.client)))
+        digest(average(SERVER, {}, sorted(arrived, key=lambda update: update.client)))
         for arrived in itertools.permutations(updates)
     }
     assert len(digests) == 1
@@ -137,14 +168,14 @@ def test_no_algorithm_changes_its_inputs_and_all_it_makes_survives_the_codec(nam
         return back  # read-only: a change in place raises
 
     client = Stepper(3, 0.25)
-    state = through_the_codec(algorithm.server_init(through_the_codec(model(1.0, 2.0))))
+    state = through_the_codec(algorithm.server_init(SERVER, model(1.0, 2.0)))
     download = through_the_codec(algorithm.broadcast(state))
     mine = through_the_codec(algorithm.client_init(client, download))
     before = [digest(arrays) for arrays in (state, download, mine)]
     trained = algorithm.client_update(client, mine, download)
     through_the_codec(trained.state)
     update = Update(0, through_the_codec(trained.arrays), trained.weights)
-    through_the_codec(algorithm.server_update(state, [update]))
+    through_the_codec(algorithm.server_update(SERVER, state, [update]))
     through_the_codec(algorithm.global_model(state))
     assert set(algorithm.stages(client, mine, download)) <= {"G", "L1", "L2"}
     assert [digest(arrays) for arrays in (state, download, mine)] == before
@@ -235,8 +266,8 @@ from common.algorithms.fedavg import fedavg
 def halved(*, by: Annotated[float, Meta(gt=0, description="Divisor of the mean.")] = 2.0):
     """The mean of the models, divided."""
 
-    def smaller(state, updates):
-        mean = fedavg().server_update(state, updates)
+    def smaller(server, state, updates):
+        mean = fedavg().server_update(server, state, updates)
         return {name: array / array.dtype.type(by) for name, array in mean.items()}
 
     return replace(fedavg(), name="halved", server_update=smaller)

@@ -80,7 +80,10 @@ def test_what_stands_in_the_file_counts(tmp_path: Path) -> None:
     assert experiment.training.learning_rate == 1.0
 
 
-SECTIONS = "expected one of experiment, algorithm, model, data, training, selection, evaluation"
+SECTIONS = (
+    "expected one of experiment, algorithm, model, data, training, selection, aggregation, "
+    "evaluation, communication"
+)
 
 WRONG = [
     # unknown sections and keys
@@ -95,7 +98,7 @@ WRONG = [
     (
         "[evaluation]\nzzz = 1\n",
         ":2",
-        "evaluation.zzz is not a setting; expected one of every, stages",
+        "evaluation.zzz is not a setting; expected one of every, stages, union_samples",
     ),
     ("training = 3\n", ":1", "training is 3; expected a section: [training]"),
     (

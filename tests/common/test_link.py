@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import signal
 import subprocess
@@ -13,11 +14,10 @@ from typing import TypeVar
 
 import pytest
 
-from broker.accounts import add_account
-from broker.config import BrokerConfig
+from broker.authority import ca_text, ensure_certificate
 from broker.process import Broker, free_port
 from common.address import Address, probe
-from common.credentials import read_address
+from common.credentials import reach
 from common.errors import BrokerError
 from common.link import (
     MAX_PAYLOAD,
@@ -30,8 +30,11 @@ from common.link import (
     Refused,
     Streamed,
     Up,
+    _session_name,
 )
 from common.topics import Packet
+from tests.broker.mqtt import connected
+from tests.conftest import Guarded
 
 PATIENCE = 20.0
 H = TypeVar("H", bound=Happening)
@@ -126,6 +129,8 @@ CHILD = """
 import sys
 from common.link import Address, PahoLink, Up
 from common.topics import Packet
+from tests.broker.mqtt import connected
+from tests.conftest import Guarded
 port, federation = int(sys.argv[1]), sys.argv[2]
 link = PahoLink(
     Address("127.0.0.1", port), federation + "-child", subscribe=(federation + "/x",),
@@ -236,23 +241,50 @@ def test_after_the_broker_was_killed_the_link_comes_back_by_itself(
     assert wait_for(link, Streamed) == Streamed("s")
 
 
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Broker]:
-    folder = tmp_path / "guarded"
-    add_account(folder, "attic")
-    with Broker(BrokerConfig(port=free_port(), accounts=True), folder) as running:
-        yield running
-
-
 def test_the_right_password_opens_and_a_wrong_one_is_refused_for_good(
-    guarded: Broker, federation: str, links: ExitStack
+    guarded: Guarded, federation: str, links: ExitStack
 ) -> None:
-    place = f"{guarded.host}:{guarded.port}"
-    right = read_address(place, guarded.folder / "accounts" / "attic.toml")
+    bundle = guarded.bundle("attic", "0", federation=federation)
+    right = reach(None, bundle, None, "board").address
     assert wait_for(links.enter_context(open_link(right, federation)), Up) == Up(1)
-    wrong = Address(guarded.host, guarded.port, "attic", "wrong")
+    wrong = dataclasses.replace(right, password="wrong")
     link = links.enter_context(open_link(wrong, federation))
     assert wait_for(link, Refused) == Refused("not authorized")
+
+
+def test_the_client_id_of_an_account_cannot_be_guessed_by_another() -> None:
+    mine = _session_name(Address(username="a", password="mine"), "fl-a-1")
+    other = _session_name(Address(username="b", password="other"), "fl-a-1")
+    assert mine.startswith("fl-a-1-")
+    assert mine != other, "nobody else can throw us off the broker"
+    assert mine == _session_name(Address(username="a", password="mine"), "fl-a-1")
+    assert _session_name(Address(), "fl-a-1") == "fl-a-1"
+
+
+def test_a_message_without_qos_1_is_counted_and_not_handed_over(
+    broker: Broker, federation: str, links: ExitStack
+) -> None:
+    link = links.enter_context(open_link(address_of(broker), federation, "a"))
+    wait_for(link, Up)
+    with connected(broker.host, broker.port) as other:
+        other.client.publish(f"{federation}/a", b"quiet", 0)
+        other.client.publish(f"{federation}/a", b"quiet", 0)
+        other.client.publish(f"{federation}/a", b"proper", 1)
+        assert wait_for(link, Arrived).payload == b"proper"
+    assert link.unheard() == {f"{federation}/a": 2}
+
+
+# paho leaves the socket of a failed handshake to the garbage collector
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_false_broker_is_named_and_gets_no_password(
+    guarded: Guarded, federation: str, links: ExitStack, tmp_path: Path
+) -> None:
+    ensure_certificate(tmp_path / "other", ["127.0.0.1"])
+    right = reach(None, guarded.bundle("attic", "0", federation=federation), None).address
+    wrong = dataclasses.replace(right, ca=ca_text(tmp_path / "other"))
+    link = links.enter_context(open_link(wrong, federation))
+    assert "not from the CA in the credentials file" in wait_for(link, Down).reason
 
 
 @pytest.mark.slow

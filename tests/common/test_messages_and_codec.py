@@ -290,7 +290,14 @@ def frame(header: ChunkHeader, body: bytes) -> bytes:
 
 def test_a_chunk_whose_numbers_do_not_agree_is_refused() -> None:
     good = ChunkHeader(
-        run="r", round=1, client=None, part=1, parts=2, size=CHUNK + 3, digest="0" * 32
+        run="r",
+        round=1,
+        client=None,
+        down=True,
+        part=1,
+        parts=2,
+        size=CHUNK + 3,
+        digest="0" * 32,
     )
     assert decode_chunk(frame(good, b"abc")).header == good
     wrong: list[tuple[dict[str, object], bytes]] = [
@@ -473,15 +480,12 @@ def test_a_weight_that_is_no_number_does_not_pass() -> None:
         decode_tensors(encode_tensors({}, odd), UpdateMeta)
 
 
-SHAPES = {"base.w": (2, 3), "head.b": ()}
-
-
 def fitting() -> dict[str, Array]:
     return {"base.w": np.ones((2, 3), np.float32), "head.b": np.array(1, np.float32)}
 
 
 def test_arrays_that_are_the_models_pass() -> None:
-    check_arrays(fitting(), SHAPES)
+    check_arrays(fitting(), fitting())
 
 
 @pytest.mark.parametrize(
@@ -505,4 +509,4 @@ def test_arrays_that_are_not_the_models_are_named(
 ) -> None:
     arrays = {n: array for n, array in {**fitting(), **change}.items() if array is not None}
     with pytest.raises(ProtocolError, match=reason):
-        check_arrays(arrays, SHAPES)
+        check_arrays(arrays, fitting())

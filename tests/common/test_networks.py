@@ -49,6 +49,17 @@ def test_a_network_gives_one_logit_per_class(spec: ModelSpec) -> None:
     assert logits.min() < 0 < logits.max()
 
 
+@pytest.mark.parametrize("spec", OTHERS, ids=lambda spec: spec.name)
+def test_arrays_come_out_as_they_went_in_whatever_layout_is_computed_with(
+    spec: ModelSpec,
+) -> None:
+    network, arrays = Network(spec), initial(spec, generator(1, "initial"))
+    load(network, arrays)
+    out = extract(network)
+    assert digest(out) == digest(arrays)
+    assert all(array.flags.c_contiguous for array in out.values())
+
+
 def test_the_split_does_not_change_what_is_computed() -> None:
     answers = []
     for spec in SPECS[1:]:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from common import optimizers
 from common.config import TrainingSection
 from common.optimizers import build_optimizer, clipped, learning_rate
 
@@ -27,6 +28,28 @@ def test_our_adam_is_that_of_torch_optim(weight_decay: float) -> None:
         reference.step()
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, other.detach(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("fused", [False, True])
+def test_our_sgd_is_that_of_torch_optim_however_the_memory_is_laid_out(
+    monkeypatch: pytest.MonkeyPatch, momentum: float, *, fused: bool
+) -> None:
+    if fused and not optimizers._HAS_FUSED_SGD:
+        pytest.skip("this torch has no fused SGD on CPUs")
+    monkeypatch.setattr(optimizers, "_HAS_FUSED_SGD", fused)
+    chance = torch.Generator().manual_seed(1)
+    first, *gradients = (torch.randn((3, 4, 2, 2), generator=chance) for _ in range(9))
+    ours = first.clone(memory_format=torch.channels_last)
+    theirs = nn.Parameter(first.clone())
+    settings = TrainingSection(momentum=momentum, weight_decay=0.1)
+    sgd = build_optimizer((ours,), settings, 0.01)
+    reference = torch.optim.SGD([theirs], lr=0.01, momentum=momentum, weight_decay=0.1)
+    for gradient in gradients:
+        sgd.step((gradient,))
+        theirs.grad = gradient
+        reference.step()
+    torch.testing.assert_close(ours, theirs.detach(), rtol=0, atol=1e-6)
 
 
 def test_two_steps_of_adam_are_those_worked_out_by_hand() -> None:

@@ -23,10 +23,11 @@ from common.messages import (
 from common.topics import (
     QOS,
     TOPICS,
+    board_subscriptions,
     connected_topic,
     packet,
     parse,
-    subscriptions,
+    server_subscriptions,
     unpack,
     weights_topic,
 )
@@ -159,7 +160,7 @@ def test_an_update_where_the_global_model_belongs_is_refused() -> None:
         "FL/train/end",
         "fl/client/connected/",
         "fl/client/connected/a/b",
-        "fl/server/send_weights/to/3/0",
+        "fl/server/send_weights/to/3/0/1",
     ],
 )
 def test_a_topic_that_is_not_in_the_table_is_refused(topic: str) -> None:
@@ -173,7 +174,7 @@ def test_a_greeting_of_another_version_is_told_from_rubbish() -> None:
 
 
 def test_the_server_reads_what_boards_say() -> None:
-    assert subscriptions("fl", "server") == (
+    assert server_subscriptions("fl") == (
         "fl/client/connected/+",
         "fl/server/receive_info/+",
         "fl/server/receive_weights/+",
@@ -182,12 +183,14 @@ def test_the_server_reads_what_boards_say() -> None:
 
 
 def test_a_board_reads_what_the_server_says_and_who_else_is_there() -> None:
-    assert subscriptions("fl", "board") == (
+    assert board_subscriptions("fl", (3, 4)) == (
         "fl/client/train_detail",
         "fl/server/send_weights/+",
         "fl/server/current_round",
         "fl/client/selected",
         "fl/train/end",
+        "fl/server/send_weights/to/3/+",
+        "fl/server/send_weights/to/4/+",
         "fl/client/connected/+",
     )
 
@@ -195,3 +198,18 @@ def test_a_board_reads_what_the_server_says_and_who_else_is_there() -> None:
 def test_the_places_of_single_topics_are_those_of_the_table() -> None:
     assert connected_topic("fl", "attic") == packet("fl", HERE).topic
     assert weights_topic("fl", 1) == packet("fl", chunk(None, 1)).topic
+
+
+def test_what_is_for_one_client_has_a_place_of_its_own_under_topic_three() -> None:
+    (part,) = cut(b"mine", run="r", number=1, client=7, down=True)
+    sent = packet("fl", part)
+    assert (sent.topic, sent.retain) == ("fl/server/send_weights/to/7/0", True)
+    row, back = unpack("fl", sent.topic, sent.payload)
+    assert row.number == 3
+    assert isinstance(back, Chunk)
+    assert back.body == b"mine"
+    for wrong in ("to/8/0", "to/7/1", "0", "to/7", "to/x/0"):
+        with pytest.raises(ProtocolError):
+            unpack("fl", f"fl/server/send_weights/{wrong}", sent.payload)
+    with pytest.raises(ProtocolError):
+        unpack("fl", "fl/server/receive_weights/7", sent.payload)

@@ -4,13 +4,16 @@ import functools
 import math
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
+from common.algorithms.base import Net
 from common.arrays import Array, digest
 from common.config import TrainingSection
 from common.datasets import load_dataset
@@ -18,7 +21,15 @@ from common.models import build_spec, initial
 from common.networks import Network, extract, load
 from common.rng import generator
 from common.samples import Samples
-from common.training import TrainingStats, count_correct, normalised, train, use_one_thread
+from common.training import (
+    Plan,
+    TrainingStats,
+    count_correct,
+    normalised,
+    train,
+    use_one_thread,
+)
+from common.whole import Whole
 
 SPEC = build_spec("dnn", shape=(1, 28, 28), classes=10, head_depth=1)
 
@@ -33,6 +44,27 @@ def fresh() -> Network:
     network = Network(SPEC)
     load(network, initial(SPEC, generator(1, "initial")))
     return network
+
+
+def run(
+    network: nn.Module,
+    samples: Samples,
+    settings: TrainingSection,
+    rng: np.random.Generator,
+    *,
+    number: int = 1,
+    progress: Callable[[int, int, float], None] | None = None,
+    **plan: Any,
+) -> TrainingStats:
+    return train(
+        Whole(network),
+        samples,
+        settings,
+        rng,
+        Plan(**plan),
+        number=number,
+        progress=progress,
+    )
 
 
 class Two(nn.Module):
@@ -64,12 +96,12 @@ def test_two_steps_of_sgd_are_those_worked_out_by_hand() -> None:
         epochs=1, batch_size=1, learning_rate=0.2, momentum=0.9, weight_decay=0.1
     )
     network = Two(0.5, 0.5)
-    stats = train(network, WHITE, settings, generator(1, "shuffle"))
+    stats = run(network, WHITE, settings, generator(1, "shuffle"))
     assert network.values() == pytest.approx((0.59, 0.39), abs=1e-6)
     assert stats.loss == pytest.approx(math.log(2), abs=1e-6)
 
     network = Two(0.5, 0.5)
-    stats = train(network, WHITE, settings, generator(1, "shuffle"), epochs=2)
+    stats = run(network, WHITE, settings, generator(1, "shuffle"), epochs=2)
     assert network.values() == pytest.approx((0.749233, 0.193167), abs=1e-6)
     assert stats.loss == pytest.approx(0.598139, abs=1e-6)
     assert stats.steps == 2
@@ -78,9 +110,9 @@ def test_two_steps_of_sgd_are_those_worked_out_by_hand() -> None:
 def test_momentum_starts_from_nothing_in_every_call() -> None:
     settings = TrainingSection(epochs=1, batch_size=1, learning_rate=0.2, momentum=0.9)
     network = Two(0.5, 0.5)
-    train(network, WHITE, settings, generator(1, "shuffle"))
+    run(network, WHITE, settings, generator(1, "shuffle"))
     assert network.values() == pytest.approx((0.6, 0.4), abs=1e-6)
-    train(network, WHITE, settings, generator(1, "shuffle"))
+    run(network, WHITE, settings, generator(1, "shuffle"))
     # b - h = 0.2: s = 0.450166, and nothing of the first step's velocity
     assert network.values() == pytest.approx((0.690033, 0.309967), abs=1e-6)
 
@@ -94,7 +126,7 @@ def test_extra_terms_are_added_to_the_gradients() -> None:
         return {"base.w": 3 * parameters["base.w"]}
 
     network = Two(0.5, 0.5)
-    train(network, WHITE, settings, generator(1, "shuffle"), extra=extra)
+    run(network, WHITE, settings, generator(1, "shuffle"), extra=extra)
     assert network.values() == pytest.approx((0.5 - 0.2 * (-0.5 + 1.5), 0.4), abs=1e-6)
     assert seen == [["base.w", "head.w"]]
 
@@ -102,13 +134,15 @@ def test_extra_terms_are_added_to_the_gradients() -> None:
 def test_the_extra_term_gets_the_momentum_too() -> None:
     settings = TrainingSection(epochs=2, batch_size=1, learning_rate=1.0, momentum=0.5)
     network = Two(0.0, 0.0)
-    frozen = train(
+    frozen = run(
         network,
         WHITE,
         settings,
         generator(1, "shuffle"),
         extra=lambda _: {"base.w": torch.tensor(1.0)},
-        logits=lambda x: torch.stack([network.base["w"] * 0 * x.flatten()] * 2, dim=1),
+        loss=lambda _net, x, labels: functional.cross_entropy(
+            torch.stack([network.base["w"] * 0 * x.flatten()] * 2, dim=1), labels
+        ),
         only=("base",),
     )
     assert network.values() == (-(1.0 + 1.5), 0.0)
@@ -119,7 +153,7 @@ def test_the_extra_term_gets_the_momentum_too() -> None:
 def test_only_the_named_part_is_trained(part: str) -> None:
     network = fresh()
     before = extract(network)
-    train(
+    run(
         network,
         some_samples(),
         TrainingSection(epochs=1, weight_decay=0.1),
@@ -135,7 +169,7 @@ def test_only_the_named_part_is_trained(part: str) -> None:
 def test_training_the_same_task_twice_gives_the_same_bytes() -> None:
     def trained(seed: int) -> str:
         network = fresh()
-        train(network, some_samples(), TrainingSection(epochs=2), generator(seed, "shuffle"))
+        run(network, some_samples(), TrainingSection(epochs=2), generator(seed, "shuffle"))
         return digest(extract(network))
 
     assert trained(1) == trained(1) != trained(2)
@@ -145,7 +179,7 @@ def test_our_steps_are_those_of_torch_optim() -> None:
     samples = some_samples()
     settings = TrainingSection(epochs=2, batch_size=64, momentum=0.9, weight_decay=0.01)
     ours, theirs = fresh(), fresh()
-    train(ours, samples, settings, generator(1, "shuffle"))
+    run(ours, samples, settings, generator(1, "shuffle"))
 
     optimizer = torch.optim.SGD(theirs.parameters(), lr=0.01, momentum=0.9, weight_decay=0.01)
     rng = generator(1, "shuffle")
@@ -165,11 +199,11 @@ def test_steps_stand_in_for_epochs_and_shuffle_anew_when_the_samples_are_used_up
     # 210 samples in batches of 20 are 11 steps: 14 steps are one pass, and 3 of the next
     def trained(settings: TrainingSection) -> tuple[str, TrainingStats]:
         network = fresh()
-        stats = train(network, some_samples(), settings, generator(1, "shuffle"))
+        stats = run(network, some_samples(), settings, generator(1, "shuffle"))
         return digest(extract(network)), stats
 
     heard: list[tuple[int, int]] = []
-    stats = train(
+    stats = run(
         fresh(),
         some_samples(),
         TrainingSection(steps=14),
@@ -183,7 +217,7 @@ def test_steps_stand_in_for_epochs_and_shuffle_anew_when_the_samples_are_used_up
 
 def test_epochs_that_an_algorithm_asks_for_hold_whatever_the_settings_say() -> None:
     settings = TrainingSection(steps=3)
-    stats = train(fresh(), some_samples(), settings, generator(1, "shuffle"), epochs=2)
+    stats = run(fresh(), some_samples(), settings, generator(1, "shuffle"), epochs=2)
     assert stats.steps == 22
 
 
@@ -192,7 +226,7 @@ def test_a_later_round_takes_shorter_steps() -> None:
         epochs=1, batch_size=1, learning_rate=0.2, learning_rate_decay=0.5, momentum=0.0
     )
     network = Two(0.5, 0.5)
-    train(network, WHITE, settings, generator(1, "shuffle"), number=3)
+    run(network, WHITE, settings, generator(1, "shuffle"), number=3)
     assert network.values() == pytest.approx((0.525, 0.475), abs=1e-6)
 
 
@@ -203,14 +237,14 @@ def test_a_long_gradient_is_clipped_with_its_extra_terms() -> None:
     )
     network = Two(0.5, 0.5)
     terms = {"base.w": torch.tensor(3.5)}
-    train(network, WHITE, settings, generator(1, "shuffle"), extra=lambda _: terms)
+    run(network, WHITE, settings, generator(1, "shuffle"), extra=lambda _: terms)
     assert network.values() == pytest.approx((0.5 - 0.0986394, 0.5 - 0.0164399), abs=1e-6)
 
 
 def test_adam_takes_steps_of_the_learning_rate_at_first() -> None:
     settings = TrainingSection(epochs=1, batch_size=1, learning_rate=0.2, optimizer="adam")
     network = Two(0.5, 0.5)
-    train(network, WHITE, settings, generator(1, "shuffle"))
+    run(network, WHITE, settings, generator(1, "shuffle"))
     assert network.values() == pytest.approx((0.7, 0.3), abs=1e-6)
 
 
@@ -222,15 +256,14 @@ def test_dropout_is_on_in_training_only_and_comes_from_the_generator() -> None:
         network = Network(spec)
         load(network, initial(spec, generator(1, "initial")))
 
-        def logits(images: Tensor) -> Tensor:
-            modes.append(network.training)
-            answers: Tensor = network(images)
-            return answers
+        def loss(net: Net, images: Tensor, labels: Tensor) -> Tensor:
+            modes.append(network.base.training and network.head.training)
+            return functional.cross_entropy(net(images), labels)
 
         rng = generator(seed, "shuffle")
         settings = TrainingSection(steps=2, batch_size=4)
-        train(network, some_samples(), settings, rng, logits=logits)
-        modes.append(network.training)
+        run(network, some_samples(), settings, rng, loss=loss)
+        modes.append(network.base.training or network.head.training)
         return digest(extract(network))
 
     before = torch.get_rng_state()
@@ -245,15 +278,16 @@ def test_a_training_that_is_given_up_ends_in_evaluation_mode() -> None:
 
     network = fresh()
     with pytest.raises(InterruptedError):
-        train(network, WHITE_28, TrainingSection(), generator(1, "shuffle"), progress=give_up)
-    assert not network.training
+        run(network, WHITE_28, TrainingSection(), generator(1, "shuffle"), progress=give_up)
+    assert not network.base.training
+    assert not network.head.training
 
 
 def test_training_learns_and_tells_of_every_epoch() -> None:
     heard: list[tuple[int, int, float]] = []
     network, samples = fresh(), some_samples()
     before = count_correct(network, samples)
-    stats = train(
+    stats = run(
         network,
         samples,
         TrainingSection(epochs=4),
@@ -268,20 +302,23 @@ def test_training_learns_and_tells_of_every_epoch() -> None:
 
 def test_a_training_that_diverges_reports_a_loss_that_is_not_finite() -> None:
     settings = TrainingSection(epochs=3, learning_rate=1e30)
-    stats = train(fresh(), some_samples(), settings, generator(1, "shuffle"))
+    stats = run(fresh(), some_samples(), settings, generator(1, "shuffle"))
     assert not math.isfinite(stats.loss)
 
 
-def test_other_logits_can_stand_in_for_the_network() -> None:
+def test_another_loss_can_stand_in_for_the_usual_one() -> None:
+    def sharper(net: Net, images: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(2 * net(images), labels)
+
     plain, doubled = fresh(), fresh()
     settings = TrainingSection(epochs=1)
-    train(plain, some_samples(), settings, generator(1, "shuffle"))
-    train(
+    run(plain, some_samples(), settings, generator(1, "shuffle"))
+    run(
         doubled,
         some_samples(),
         settings,
         generator(1, "shuffle"),
-        logits=lambda x: 2 * doubled(x),
+        loss=sharper,
     )
     assert digest(extract(plain)) != digest(extract(doubled))
 
@@ -310,7 +347,7 @@ def test_training_does_not_import_the_compiler_and_keeps_torch_threads_as_they_a
     program = (
         "import sys, torch; before = torch.get_num_threads()\n"
         "import numpy as np\n"
-        "from common import models, networks, samples, training\n"
+        "from common import models, networks, samples, training, whole\n"
         "from common.config import TrainingSection\n"
         "assert torch.get_num_threads() == before\n"
         "spec = models.build_spec('dnn', shape=(1, 28, 28), classes=10, head_depth=1)\n"
@@ -318,7 +355,7 @@ def test_training_does_not_import_the_compiler_and_keeps_torch_threads_as_they_a
         "rng = np.random.default_rng(1)\n"
         "for optimizer in ('sgd', 'adam'):\n"
         "    settings = TrainingSection(weight_decay=0.1, grad_clip=1.0, optimizer=optimizer)\n"
-        "    training.train(networks.Network(spec), some, settings, rng)\n"
+        "    training.train(whole.Whole(networks.Network(spec)), some, settings, rng)\n"
         "assert 'torch._dynamo' not in sys.modules\n"
         "training.use_one_thread()\n"
         "assert torch.get_num_threads() == 1\n"

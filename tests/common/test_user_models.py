@@ -45,8 +45,8 @@ def with_more(_shape: Shape, _classes: int) -> nn.Module:
     return nn.ModuleDict({name: nn.Linear(1, 1) for name in ("base", "head", "neck")})
 
 
-def with_counter(_shape: Shape, _classes: int) -> nn.Module:
-    return nn.ModuleDict({"base": nn.BatchNorm2d(1), "head": nn.Linear(1, 1)})
+def with_doubles(_shape: Shape, _classes: int) -> nn.Module:
+    return nn.ModuleDict({"base": nn.Linear(1, 1).double(), "head": nn.Linear(1, 1)})
 
 
 def experiment(function: str, seed: int = 1) -> Experiment:
@@ -85,7 +85,7 @@ def test_a_users_model_starts_in_evaluation_mode() -> None:
         ("not_a_model", "which makes int; expected nn.Module"),
         ("without_head", "which has arrays in base; expected base and head"),
         ("with_more", "which has arrays in base, head, neck; expected base and head"),
-        ("with_counter", "in which base.num_batches_tracked is torch.int64; expected torch.fl"),
+        ("with_doubles", "in which base.weight is torch.float64; expected torch.float32"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_by_name(function: str, problem: str) -> None:

@@ -10,6 +10,7 @@ from common.arrays import Arrays, digest
 from common.blueprint import first_model
 from common.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.config import DataSection, Experiment, ModelSection, TrainingSection
+from common.orders import Turn
 from common.steps import StepStore
 from common.workbench import Workbench
 
@@ -23,7 +24,8 @@ def trained(folder: Path, experiment: Experiment, number: int) -> Arrays:
     bench = Workbench(
         "run-1", experiment, shards=folder / "shards", steps=folder / "steps", clients=(0,)
     )
-    bench.train(0, number, base=None, download=download, progress=lambda *_: None)
+    turn = Turn(job=1, kind="train", client=0, round=number, base=None, download=str(download))
+    bench.train(turn, lambda *_: None)
     update = StepStore(folder / "steps", "run-1").update(0, number)
     return decode_tensors(update, UpdateMeta)[0]
 

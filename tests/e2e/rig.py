@@ -100,7 +100,7 @@ class Rig:
     def daemon(self, board: str, clients: str, *more: str) -> subprocess.Popen[bytes]:
         where = ("--broker", f"127.0.0.1:{self.port}", "--federation", self.federation)
         who = ("--board", board, "--clients", clients, "--state", str(self.folder / board))
-        return self.start(board, "fl_client", "run", *where, *who, *more)
+        return self.start(board, "fl_client", "run", *where, *who, "--workers", "1", *more)
 
     def write_experiment(self, text: str = TINY) -> Path:
         path = self.folder / "tiny.toml"

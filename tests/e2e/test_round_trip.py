@@ -26,6 +26,20 @@ def test_over_the_wire_and_simulated_in_one_or_two_processes_give_the_same_bits(
     assert (accuracy[-1][1] or 0) > 0.4
 
 
+@pytest.mark.parametrize(("encoding", "most"), [("float16", 0.55), ("int8", 0.3)])
+def test_a_lossy_encoding_gives_the_same_bits_over_the_wire_and_simulated_in_fewer_bytes(
+    rig: Rig, encoding: str, most: float
+) -> None:
+    chosen = ("--set", f"communication.encoding={encoding}")
+    boards(rig, ["0,1", "2-3"])
+    rig.finish(rig.coordinator(*chosen))
+    assert rig.simulate(*chosen, name="lossy") == rig.digest()
+    assert rig.simulate(name="exact") != rig.digest()
+    sent = {run: rig.metrics(run)[-1]["bytes_up"] for run in ("lossy", "exact")}
+    assert sent["lossy"] < most * sent["exact"]
+    assert (rig.metrics()[-1]["accuracy_global"] or 0) > 0.4
+
+
 def test_all_nine_topics_carry_their_documented_retained_flags(rig: Rig) -> None:
     early = rig.listen()
     boards(rig, ["0-3"])

@@ -10,7 +10,7 @@ import pytest
 from common.arrays import Arrays, digest
 from common.blueprint import first_model
 from common.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
-from common.errors import ProtocolError
+from common.errors import ProtocolError, StrayUpdateError
 from common.experiment_file import parse_experiment
 from common.journal import read_records
 from common.messages import ClientMetrics, Count
@@ -27,13 +27,18 @@ def store(tmp_path: Path) -> RunStore:
 
 
 def blob(
-    store: RunStore, client: int, arrays: Arrays, number: int = 1, weight: float = 1.0
+    store: RunStore,
+    client: int,
+    arrays: Arrays,
+    number: int = 1,
+    weight: float = 1.0,
+    samples: int = 10,
 ) -> bytes:
     meta = UpdateMeta(
         run=store.run,
         round=number,
         client=client,
-        samples=10,
+        samples=samples,
         steps=3,
         weights={"base": weight, "head": weight},
         loss=0.5,
@@ -107,11 +112,23 @@ def test_an_update_that_cannot_be_used_is_refused(
     keeper.open_round(Open(1, (0,), ()))
     with pytest.raises(ProtocolError, match=words):
         keeper.accept(1, 0, blob(store, 0, {**shifted(1), **change}))
-    with pytest.raises(ProtocolError, match="another client"):
+    with pytest.raises(StrayUpdateError, match="another client"):
         keeper.accept(1, 1, blob(store, 0, shifted(1)))
+    with pytest.raises(StrayUpdateError):
+        keeper.accept(1, 0, b"no update at all")
     with pytest.raises(ProtocolError, match="not positive"):
         keeper.accept(1, 0, blob(store, 0, shifted(1), weight=-1.0))
     assert keeper.progress().safe == frozenset()
+    keeper.close()
+
+
+def test_a_client_whose_number_of_samples_changes_is_refused(store: RunStore) -> None:
+    keeper = Keeper(store, EXPERIMENT)
+    do_round(keeper, 1)
+    keeper.open_round(Open(2, (0, 1), ()))
+    keeper.accept(2, 0, blob(store, 0, shifted(1), number=2, samples=10))
+    with pytest.raises(ProtocolError, match="999 samples; the client had 10 before"):
+        keeper.accept(2, 0, blob(store, 0, shifted(1), number=2, samples=999))
     keeper.close()
 
 

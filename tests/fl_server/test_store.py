@@ -101,7 +101,7 @@ def test_the_open_round_and_its_safe_updates_survive_and_damaged_ones_do_not(
     assert again.opened(1) == Open(1, (0, 2, 3), (0, 1, 2, 3))
     assert again.opened(2) is None
     assert again.safe_updates(1) == {0, 3}
-    assert again.load_update(1, 3)[1].client == 3
+    assert again.load_update(1, 3) == update(again, 3)
     again.close_round(1)
     assert again.opened(1) is None
     with pytest.raises(StoreError, match="is gone"):

@@ -114,3 +114,11 @@ def test_small_things_are_written_as_people_write_them() -> None:
 def test_an_unknown_fact_changes_nothing() -> None:
     view = view_of(*FACTS)
     assert view.after({"event": "something new", "time": 1.0}) == view
+
+
+def test_what_was_refused_is_known_per_board() -> None:
+    view = View()
+    for board, count in (("b1", 3), ("b2", 1), ("b1", 5)):
+        fact = {"event": "refused", "board": board, "count": count, "kinds": {}, "time": 1.0}
+        view = view.after(fact)
+    assert view.refused == {"b1": 5, "b2": 1}

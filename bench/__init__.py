@@ -1,0 +1,1 @@
+"""How close fedbed is to what the hardware and bare MQTT allow, and to its peer."""

@@ -1,0 +1,70 @@
+"""FedRoD (Chen and Chao, 2022): one head for everybody, trained as if classes were balanced,
+and one for each client, which learns what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from common.algorithms.base import (
+    Algorithm,
+    Client,
+    Net,
+    Predictor,
+    Trained,
+    Weighting,
+    model_of,
+    update_of,
+)
+from common.arrays import Arrays, parts, renamed
+from common.messages import Stage
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def fedrod(*, weighting: Weighting = "samples") -> Algorithm:
+    """The shared head learns by balanced softmax; personal logits are added to its own."""
+
+    def client_init(_client: Client, download: Arrays) -> Arrays:
+        return renamed(download, "head", "personal")
+
+    def client_update(client: Client, state: Arrays, download: Arrays) -> Trained:
+        from torch.nn import functional  # only training processes have torch
+
+        seen = np.log(np.maximum(client.counts, 1e-9)).astype(np.float32)
+        prior = client.tensors({"prior": seen})["prior"]
+
+        def loss(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
+            # the two terms share no parameter, so one step on their sum is a step on each
+            features = net.part("base")(inputs)
+            shared = net.part("head")(features)
+            balanced = functional.cross_entropy(shared + prior, labels)
+            own = shared.detach() + net.part("personal")(features.detach())
+            return balanced + functional.cross_entropy(own, labels)
+
+        start = {**model_of(download), **state}
+        model = client.train(start, only=("base", "head", "personal"), loss=loss)
+        personal = client.predictor(model.arrays, both_heads)
+        kept = parts(model.arrays, ["personal"])
+        return update_of(client, model, weighting, state=kept, personal=personal)
+
+    def stages(client: Client, state: Arrays, download: Arrays) -> Mapping[Stage, Predictor]:
+        own = client.predictor({**download, **state}, both_heads)
+        return {"G": client.predictor(download), "L1": own}
+
+    return Algorithm(
+        name="fedrod",
+        client_init=client_init,
+        client_update=client_update,
+        stages=stages,
+        copies={"personal": "head"},
+    )
+
+
+def both_heads(net: Net, inputs: Tensor) -> Tensor:
+    """Logits of the shared head plus those of the client's own."""
+    features = net.part("base")(inputs)
+    return net.part("head")(features) + net.part("personal")(features)

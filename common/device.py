@@ -1,0 +1,19 @@
+"""Where torch computes on this board: its GPU if it has one, else its CPU."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import torch
+
+CHOICE = "FEDBED_DEVICE"  # "cpu" keeps the GPU out of it
+
+
+@functools.cache
+def device() -> torch.device:
+    """The one device of this process."""
+    if os.environ.get(CHOICE, "") == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    torch.backends.cudnn.deterministic = True  # a training that is repeated gives the same bits
+    return torch.device("cuda")

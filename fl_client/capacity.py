@@ -1,0 +1,50 @@
+"""How many training processes this board can feed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PROCESS_BYTES = 400 * 1024**2  # one process with torch: 250 to 300 MB measured, and some room
+RESERVED_BYTES = 300 * 1024**2  # the daemon, and a system that stays usable
+
+MEMORY = Path("/proc/meminfo")
+CONTAINER_MEMORY = Path("/sys/fs/cgroup/memory.max")
+CONTAINER_CPU = Path("/sys/fs/cgroup/cpu.max")
+
+
+def workers_for(*, cores: int, memory: int | None, clients: int) -> int:
+    """One process per core, if there is memory for them and a client for each; at least one."""
+    fitting = cores if memory is None else (memory - RESERVED_BYTES) // PROCESS_BYTES
+    return max(1, min(cores, fitting, clients))
+
+
+def usual_workers(clients: int) -> int:
+    """What suits this machine (or the container we are in) as it is now."""
+    return workers_for(cores=_cores(), memory=_memory(), clients=clients)
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    quota, _, period = _read(CONTAINER_CPU).strip().partition(" ")
+    if quota.isdecimal() and period.isdecimal() and int(period):
+        cores = min(cores, max(1, int(quota) // int(period)))
+    return cores
+
+
+def _memory() -> int | None:
+    """Bytes that could be used now; None where nobody says."""
+    lines = _read(MEMORY).splitlines()
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    limit = _read(CONTAINER_MEMORY).strip()
+    if limit.isdecimal():
+        found.append(int(limit))
+    return min(found, default=None)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,94 @@
+"""fl-server data: look at who has which samples, and make shards for boards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from common.blueprint import algorithm_of
+from common.cli import set_up_logging
+from common.experiment_file import load_experiment
+from common.ids import parse_ids
+from common.rebalance import Counts, Rebalance
+from fl_server import distribution
+from fl_server.bars import palette, print_bars
+from fl_server.cli_options import experiment_file, overrides_option
+from fl_server.pictures import check_picture, write_picture
+from fl_server.prepare import prepare as prepare_shards
+
+
+@click.group()
+def data() -> None:
+    """Look at who has which samples, and make shards for boards.
+
+    \b
+    Example: fl-server data show examples/demo.toml
+    """
+
+
+@data.command()
+@experiment_file
+@overrides_option
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="An empty folder, or one that has shards of this experiment.")  # fmt: skip
+@click.option("--clients", "ids", metavar="IDS",
+              help="Only the shards of these, such as 0-2.  [default: all]")  # fmt: skip
+def prepare(file: Path, overrides: tuple[str, ...], out: Path, ids: str | None) -> None:
+    """Write the shard of every client, and a manifest, for boards without the dataset.
+
+    \b
+    Example: fl-server data prepare examples/demo.toml -o shards --clients 0-2
+    """
+    set_up_logging(0)
+    experiment = load_experiment(file, overrides)
+    clients = parse_ids(ids) if ids else tuple(range(experiment.data.clients))
+    manifest = prepare_shards(experiment, out, clients)
+    click.echo(
+        f"{out / manifest.key} has {len(manifest.sha256)} files; copy what a board needs"
+    )
+
+
+@data.command()
+@experiment_file
+@overrides_option
+@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
+              help="Write a picture (.png or .svg) instead.")  # fmt: skip
+@click.option("--rebalanced", is_flag=True,
+              help="The clients' rebalanced sets (to the mean of each client's classes, unless "
+              "the algorithm says otherwise).")  # fmt: skip
+def show(file: Path, overrides: tuple[str, ...], out: Path | None, rebalanced: bool) -> None:
+    """Draw how many samples of each class each client has to train.
+
+    \b
+    Example: fl-server data show examples/demo.toml
+    Example: fl-server data show examples/demo.toml --rebalanced -o distribution.png
+    """
+    if out is not None:
+        check_picture(out)
+    experiment = load_experiment(file, overrides)
+    there = distribution.distribution_of(experiment)
+    title, counts = distribution.title_of(experiment.data), there.train
+    notes = [f"{size:,}" for size in there.sizes]
+    if rebalanced:
+        rule = algorithm_of(experiment).rebalance or Rebalance()
+        made = distribution.rebalanced(there, rule)
+        title, counts = f"{title},\n{distribution.rebalance_title(rule)}", made.train
+        notes = [
+            f"{size:,} ({own:,})" for size, own in zip(made.sizes, made.effective, strict=True)
+        ]
+    if out is not None:
+        write_picture(out, title, counts, palette(counts.shape[1]))
+        click.echo(f"wrote {out}")
+        return
+    print_bars(title, counts, notes, _summary(counts, rebalanced=rebalanced))
+
+
+def _summary(counts: Counts, *, rebalanced: bool) -> str:
+    sizes, classes = counts.sum(1), (counts > 0).sum(1)
+    what = "rebalanced samples (not augmented)" if rebalanced else "samples to train"
+    return (
+        f"{sizes.sum():,} {what}\neach client: {sizes.min():,} to {sizes.max():,} "
+        f"(median {np.median(sizes):,.0f}) of {classes.min()} to {classes.max()} classes"
+    )

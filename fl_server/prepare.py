@@ -1,0 +1,111 @@
+"""All shards of an experiment in a folder, with a manifest, ready to be copied to boards."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import msgspec
+
+from common.blueprint import algorithm_of
+from common.config import DataSection, Experiment
+from common.errors import UsageError
+from common.rebalance import Rebalance
+from common.shards import ensure_shards, ensure_shared, shard_key
+from common.storage import disk_errors, write_atomic
+from fl_server.distribution import Distribution, distribution_of, rebalanced
+
+MANIFEST = "manifest.json"
+
+
+class RebalancedClient(msgspec.Struct, frozen=True, kw_only=True):
+    """A client's rebalanced set: its samples, and how many of them are not augmented."""
+
+    samples: int
+    effective: int
+
+
+class ClientManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a client has: samples to train and to test, of each class."""
+
+    client: int
+    samples: int
+    train: list[int]
+    test: list[int]
+    rebalanced: RebalancedClient | None = None
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in a folder of shards, and what it depends on."""
+
+    key: str
+    seed: int
+    data: DataSection
+    union_samples: int
+    rebalance: dict[str, str | int] | None
+    shared: int
+    clients: list[ClientManifest]
+    sha256: dict[str, str]
+
+
+def prepare(experiment: Experiment, folder: Path, clients: Sequence[int]) -> Manifest:
+    """Write the shards of these clients, and a manifest of all; what is whole is kept."""
+    data, seed = experiment.data, experiment.experiment.seed
+    union, rebalance = experiment.evaluation.union_samples, algorithm_of(experiment).rebalance
+    key = shard_key(data, seed, union=union)
+    _refuse_other_content(folder, key)
+    made = ensure_shards(folder, data, seed, clients, union=union, rebalance=rebalance)
+    if data.share:
+        ensure_shared(folder, data, seed, union=union)
+    distribution = distribution_of(experiment)
+    manifest = Manifest(
+        key=key,
+        seed=seed,
+        data=data,
+        union_samples=union,
+        rebalance=None if rebalance is None else asdict(rebalance),
+        shared=distribution.shared,
+        clients=_clients(distribution, rebalance),
+        sha256={path.name: _sha256(path) for path in sorted(made.glob("*.safetensors"))},
+    )
+    write_atomic(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
+    return manifest
+
+
+def _refuse_other_content(folder: Path, key: str) -> None:
+    with disk_errors(folder):
+        names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    for name in names:
+        if name not in (key, MANIFEST):
+            raise UsageError(
+                f"{folder} already holds {name}, which is not of this experiment's data "
+                f"(key {key}); choose an empty folder"
+            )
+
+
+def _clients(distribution: Distribution, rebalance: Rebalance | None) -> list[ClientManifest]:
+    made = None if rebalance is None else rebalanced(distribution, rebalance)
+    return [
+        ClientManifest(
+            client=client,
+            samples=int(distribution.sizes[client]),
+            train=distribution.train[client].tolist(),
+            test=distribution.test[client].tolist(),
+            rebalanced=None
+            if made is None
+            else RebalancedClient(
+                samples=int(made.sizes[client]), effective=int(made.effective[client])
+            ),
+        )
+        for client in range(len(distribution.train))
+    ]
+
+
+def _sha256(path: Path) -> str:
+    with disk_errors(path), path.open("rb") as file:
+        state = hashlib.sha256()
+        while block := file.read(1 << 20):
+            state.update(block)
+    return state.hexdigest()
