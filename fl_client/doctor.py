@@ -22,7 +22,7 @@ from common.errors import DataError
 from common.experiment_file import load_experiment
 from common.link import PahoLink, Refused, Up
 from common.shards import load_shard, shard_key
-from common.topics import TRAIN_END, Packet, subscriptions
+from common.topics import TRAIN_END, Packet, board_subscriptions
 from common.trust import ca_expiry, days_left, shake_hands, why
 from fl_client.findings import (
     Finding,
@@ -151,7 +151,7 @@ def _account(settings: Settings) -> Iterator[Finding]:
     """
     forbidden = Packet(f"{settings.federation}/{TRAIN_END.pattern}", b"", retain=False)
     name = f"{settings.federation}-{settings.board}-doctor-{secrets.token_hex(4)}"
-    topics = subscriptions(settings.federation, "board")
+    topics = board_subscriptions(settings.federation, settings.clients)
     link = PahoLink(settings.address, name, topics, None)
     try:
         up = _first(link, Up, Refused)

@@ -4,7 +4,6 @@ for the agent, and its actions become effects. Decisions are in `agent.py`."""
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -71,9 +70,9 @@ from fl_client.agent_state import (
 )
 from fl_client.downloads import Downloads
 from fl_client.identity import Identity
+from fl_client.old_runs import forget_old_runs
 
 TICK_SECONDS = 0.25
-KEEP_RUNS = 5
 
 log = logging.getLogger(__name__)
 
@@ -338,7 +337,7 @@ class Daemon:
             self._step(OpenFailed(detail.run, time.monotonic()))
             return
         folder = self._settings.state / "runs" / detail.run
-        _forget_old_runs(folder)
+        forget_old_runs(folder)
         self._preparing = (StepStore(folder, detail.run), experiment)
         self._pool.release()
         self._pool.prepare(
@@ -384,15 +383,6 @@ class Daemon:
             return
         for chunk in cut(blob, run=store.run, number=number, client=client):
             yield packet(self._settings.federation, chunk)
-
-
-def _forget_old_runs(folder: Path) -> None:
-    """Make room: only this run and the last few before it stay on disk."""
-    others = [path for path in folder.parent.glob("*") if path != folder]
-    others.sort(key=lambda path: path.stat().st_mtime)
-    for path in others[:-KEEP_RUNS]:
-        log.info("forgetting the state of old run %s", path.name)
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def check_broker(address: Address) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from broker.accounts import revoke
 from broker.process import Broker, free_port
 from common.experiment_file import load_experiment
 from common.shards import ensure_shards
 from fl_client.cli import main
 from fl_client.doctor import try_torch
+from tests.conftest import Guarded
 from tests.e2e.rig import TINY
 
 DIE = "import os, signal; print('version 2.13.0'); print('step matmul', flush=True); "
@@ -55,6 +57,33 @@ def test_a_board_with_a_broker_and_its_data_is_well(
     assert findings["torch"]["level"] == "ok", findings["torch"]
     assert findings["login"]["level"] == "ok"
     assert findings["data"]["found"] == "shards of clients 0, 1 are whole"
+
+
+def test_an_enrolled_board_is_let_in_and_held_to_its_topics(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    bundle = guarded.bundle("b1", "0-1")
+    where = ("--credentials", str(bundle), "--state", str(tmp_path / "state"), "--quick")
+    code, findings = examined(*where)
+    assert code == 0, findings
+    assert findings["certificate"]["level"] == "ok"
+    assert findings["login"]["found"] == "as b1"
+    assert findings["topics"]["found"].endswith("may not speak as the coordinator")
+    assert "torch" not in findings
+
+
+def test_a_revoked_board_is_told_to_enroll_again(guarded: Guarded, tmp_path: Path) -> None:
+    bundle = guarded.bundle("b1", "0-1")
+    kept = tmp_path / "kept.toml"
+    kept.write_text(bundle.read_text())
+    kept.chmod(0o600)
+    revoke(guarded.folder, "b1")
+    guarded.broker.reload()
+    where = ("--credentials", str(kept), "--state", str(tmp_path / "state"), "--quick")
+    code, findings = examined(*where)
+    assert code == 1
+    assert findings["login"]["level"] == "failed"
+    assert "fl-broker enroll" in findings["login"]["advice"]
 
 
 def test_no_broker_and_a_damaged_shard_are_both_told(experiment: Path, tmp_path: Path) -> None:
