@@ -53,7 +53,11 @@ def test_every_command_in_the_docs_exists(command: str, sub: str) -> None:
 
 def test_every_option_in_the_docs_exists() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
-    used = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text)) - {"seed", "build", "scale"}  # tests.chaos, docker
+    used = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text)) - {
+        "seed",
+        "build",
+        "scale",
+    }  # tests.chaos, docker
     known = {
         option.lstrip("-")
         for group in GROUPS.values()
