@@ -1,28 +1,44 @@
-FROM python:3.11-slim-bookworm AS build
+# One image for broker, server and boards; amd64 and arm64, torch for the CPU.
+#   docker build -t fedbed .
+# Where pip finds CPU builds of torch on amd64: --build-arg PIP_EXTRA_INDEX_URL=..., or wheels in a
+# folder wheels/ here (scripts/wheelhouse.sh wheels), alone with --build-arg PIP_NO_INDEX=1.
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 RUN python -m venv /opt/fedbed
 ENV PATH=/opt/fedbed/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-COPY constraints.txt ./
-# torch first and alone: with the others in one go pip may fetch gigabytes of CUDA.
-# On amd64 give the index of CPU builds: --build-arg PIP_EXTRA_INDEX_URL=...
 ARG PIP_EXTRA_INDEX_URL
-RUN pip install -c constraints.txt \
-    "torch==$(sed -n 's/^torch==//p' constraints.txt)"
+ARG PIP_NO_INDEX
+# Another torch than that of constraints.txt, such as 2.3.1 for CPUs of ARMv8.0.
+ARG TORCH
+# The largest and rarest first: layers above a change are not built again. The brackets make the
+# folder optional. torch comes alone: with the others pip may fetch gigabytes of CUDA.
+COPY constraints.txt wheel[s] wheels/
+RUN cp wheels/constraints.txt . \
+    && if [ -n "$TORCH" ]; then \
+        sed -i "s/^torch==.*/torch==$TORCH/; s/^numpy==.*/numpy<2/" constraints.txt; fi \
+    && pip install --find-links wheels -c constraints.txt torch \
+    && rm -rf /opt/fedbed/lib/python3*/site-packages/torch/include \
+    && find /opt/fedbed -name '*.a' -delete
+RUN pip install --find-links wheels -c constraints.txt setuptools \
+    click cryptography msgspec numpy paho-mqtt rich safetensors
 COPY pyproject.toml README.md ./
 COPY broker broker
 COPY common common
-COPY fl_server fl_server
 COPY fl_client fl_client
-RUN pip install -c constraints.txt ".[broker,data]"
+COPY fl_server fl_server
+RUN pip install --find-links wheels -c constraints.txt --no-build-isolation ".[broker]"
 
-FROM python:3.11-slim-bookworm
+FROM ${PYTHON_IMAGE}
 RUN apt-get update \
     && apt-get install -y --no-install-recommends mosquitto \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home fedbed \
-    && mkdir /broker /state /runs \
-    && chown fedbed: /broker /state /runs
+    && useradd --create-home --uid 10001 fedbed \
+    && mkdir /broker /server /boards /state /runs \
+    && chown fedbed: /broker /server /boards /state /runs
 COPY --from=build /opt/fedbed /opt/fedbed
+COPY docker /opt/fedbed/docker
 ENV PATH=/opt/fedbed/bin:$PATH PYTHONUNBUFFERED=1
 USER fedbed
 WORKDIR /home/fedbed

@@ -1,8 +1,8 @@
-.PHONY: help demo test quick chaos bench setup-flower check clean setup-demo setup-test
+.PHONY: help demo test quick chaos fleet-test bench setup-flower check clean setup-demo setup-test
 BIN := .venv/bin
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 16
 
 demo: setup-demo  ## a federation of four boards on this machine, from nothing to a trained model
 	$(BIN)/fl-server lab examples/demo.toml --boards 4
@@ -18,6 +18,10 @@ bench: setup-test setup-flower  ## how close to the hardware, bare MQTT and Flow
 
 chaos: setup-test  ## 200 faults of all kinds over several runs; every run must end with the same bits
 	$(BIN)/python -m tests.chaos
+
+fleet-test: setup-test  ## the playbooks on four machines made for it (root, up to 15 minutes)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[fleet]"
+	timeout 900 $(BIN)/python -m tests.fleet
 
 check: setup-test  ## format, lint, types
 	$(BIN)/ruff format --check

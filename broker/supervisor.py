@@ -14,6 +14,7 @@ from types import FrameType
 from broker.config import ACL, CERTIFICATE, PASSWORDS
 from broker.process import Broker
 from common.errors import BrokerError, FedbedError
+from common.notify import Notifier, notifier_from
 
 log = logging.getLogger(__name__)
 
@@ -58,19 +59,23 @@ def supervise(broker: Broker, ready: Callable[[], None]) -> None:
         signals.put(number)
 
     before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    notifier = notifier_from()
     try:
         with broker:
             ready()
-            _keep_alive(broker, signals)
+            notifier.ready(f"mosquitto on {broker.host}:{broker.port}")
+            _keep_alive(broker, signals, notifier)
+            notifier.stopping()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _keep_alive(broker: Broker, signals: queue.SimpleQueue[int]) -> None:
+def _keep_alive(broker: Broker, signals: queue.SimpleQueue[int], notifier: Notifier) -> None:
     deaths = Deaths()
     accounts = _fingerprint(broker.folder)
     while not _asked_to_stop(signals, LOOK_SECONDS):
+        notifier.beat(time.monotonic())
         if broker.alive():
             accounts = _reloaded(broker, accounts)
             continue

@@ -36,6 +36,7 @@ from common.messages import (
     TrainDetail,
     TrainEnd,
 )
+from common.notify import Notifier
 from common.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
 from common.pool import Pool
 from common.steps import StepStore
@@ -96,8 +97,9 @@ class _Stop:
 class Daemon:
     """One board: its identity, its link, its training processes and its agent."""
 
-    def __init__(self, settings: Settings, identity: Identity) -> None:
+    def __init__(self, settings: Settings, identity: Identity, notifier: Notifier) -> None:
         self._settings = settings
+        self._notifier = notifier
         self._policy = Policy(settings.board, settings.clients, settings.workers)
         self._state = State()
         self._dropped = Dropped()
@@ -134,6 +136,7 @@ class Daemon:
         try:
             self._serve()
         finally:
+            self._notifier.stopping()
             self._pool.release()
             self._gauges.close()
             self._herald.say_farewell()
@@ -141,8 +144,10 @@ class Daemon:
 
     def _serve(self) -> None:
         ticked = time.monotonic()
+        self._notifier.ready("waiting for the broker")
         while True:
             happening = self._link.receive(TICK_SECONDS)
+            self._notifier.beat(time.monotonic())
             if isinstance(happening, Posted) and isinstance(happening.item, _Stop):
                 log.info("stopping")
                 return
@@ -166,9 +171,11 @@ class Daemon:
         match happening:
             case Up(connection):
                 log.info("connected to the broker at %s", self._settings.address)
+                self._notifier.status("connected")
                 self._herald.connected(connection)
                 self._step(Reconnected(now))
             case Down(reason):
+                self._notifier.status("waiting for the broker")
                 log.warning(
                     "no broker at %s (%s); trying again", self._settings.address, reason
                 )
@@ -258,16 +265,8 @@ class Daemon:
         self._complain("")
         self._store = store
         algorithm = algorithm_of(experiment)
-        self._step(
-            Opened(
-                run,
-                store.scan(),
-                algorithm.coupled,
-                now,
-                keeps_state(experiment),
-                algorithm.private is not None,
-            )
-        )
+        stateful, private = keeps_state(experiment), algorithm.private is not None
+        self._step(Opened(run, store.scan(), algorithm.coupled, now, stateful, private))
 
     def _take_done(self, job: Job, done: TurnDone, joules: float | None, now: float) -> None:
         if done.metrics is not None:
@@ -304,6 +303,7 @@ class Daemon:
                 self._open_run(detail)
             case CloseRun(run):
                 log.info("run %s is over on this board", run)
+                self._notifier.status("waiting for an experiment")
                 self._pool.release()
                 self._jobs.clear()
                 self._store = None
@@ -324,6 +324,7 @@ class Daemon:
 
     def _open_run(self, detail: TrainDetail) -> None:
         log.info("run %s: preparing", detail.run)
+        self._notifier.status(f"run {detail.run}")
         if detail.version != VERSION:
             log.warning("the coordinator has fedbed %s, this board %s", detail.version, VERSION)
         try:

@@ -1,0 +1,220 @@
+"""Looks at a board the way an experiment will use it, and judges what it sees.
+
+Every look ends in a `Finding`; what is good and what to do is decided in `findings.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from common.address import Address
+from common.errors import DataError
+from common.experiment_file import load_experiment
+from common.link import PahoLink, Refused, Up
+from common.shards import load_shard, shard_key
+from common.topics import TRAIN_END, Packet, board_subscriptions
+from common.trust import ca_expiry, days_left, shake_hands, why
+from fl_client.findings import (
+    Finding,
+    TorchTrial,
+    judge_certificate,
+    judge_clock,
+    judge_disk,
+    judge_memory,
+    judge_python,
+    judge_shards,
+    judge_threads,
+    judge_torch,
+)
+from fl_client.service import Settings
+
+TORCH_SECONDS = 300.0  # an import of torch takes a minute on a slow board with a slow card
+ANSWER_SECONDS = 10.0
+MEGABYTE = 1 << 20
+
+
+def examine(
+    settings: Settings, experiment: Path | None, *, with_torch: bool = True
+) -> Iterator[Finding]:
+    """Every check, one after another, as the answers come."""
+    yield judge_python(sys.version_info[:2], platform.python_implementation())
+    if with_torch:
+        yield judge_torch(try_torch())
+    yield judge_threads(len(os.sched_getaffinity(0)), settings.workers)
+    yield _memory(settings.workers)
+    yield _disk(settings.state)
+    yield _clock()
+    yield from _broker(settings)
+    yield from _data(settings, experiment)
+
+
+def try_torch(arguments: tuple[str, ...] = ("-m", "fl_client.torch_trial")) -> TorchTrial:
+    """Let a child process train one step; whatever kills it does not kill us."""
+    started = time.monotonic()
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=TORCH_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        late = f"no answer within {TORCH_SECONDS:.0f} s"
+        return TorchTrial(-signal.SIGALRM, last_words=late)
+    words = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    errors = done.stderr.strip().splitlines()
+    return TorchTrial(
+        done.returncode,
+        words.get("step", "import"),
+        words.get("version", ""),
+        time.monotonic() - started,
+        errors[-1] if errors else "",
+    )
+
+
+def _memory(workers: int) -> Finding:
+    page = os.sysconf("SC_PAGE_SIZE")
+    total = os.sysconf("SC_PHYS_PAGES") * page // MEGABYTE
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in lines)
+    available = int(fields["MemAvailable"].split()[0]) // 1024
+    return judge_memory(total, available, workers)
+
+
+def _disk(folder: Path) -> Finding:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(there).free // MEGABYTE
+    return judge_disk(free, str(folder), writable=os.access(there, os.W_OK))
+
+
+def _clock() -> Finding:
+    if _says("systemd-detect-virt", "--container") not in {None, "none"}:
+        return judge_clock(synchronized=None, container=True)
+    answer = _says("timedatectl", "show", "--property=NTPSynchronized", "--value")
+    known = {"yes": True, "no": False}.get(answer or "")
+    return judge_clock(synchronized=known, container=False)
+
+
+def _says(*command: str) -> str | None:
+    """What a program of the system prints, or None if it is not there or does not answer."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _broker(settings: Settings) -> Iterator[Finding]:
+    address = settings.address
+    try:
+        socket.create_connection((address.host, address.port), ANSWER_SECONDS).close()
+    except OSError as error:
+        advice = "start the broker, or correct its address; see also this board's network"
+        reason = f"cannot reach the broker at {address}: {why(error, address.host)}"
+        yield Finding("broker", "failed", reason, advice)
+        return
+    yield Finding("broker", "ok", f"{address} answers")
+    if address.ca is not None:
+        certificate = _certificate(address, address.ca)
+        yield certificate
+        if certificate.level == "failed":
+            return
+    yield from _account(settings)
+
+
+def _certificate(address: Address, ca: str) -> Finding:
+    try:
+        end = shake_hands(address.host, address.port, ca, ANSWER_SECONDS)
+    except OSError as error:
+        found, _, advice = why(error, address.host).partition("; ")
+        again = "copy this board's credentials here again (fl-broker enroll)"
+        return Finding("certificate", "failed", found, advice or again)
+    return judge_certificate(min(days_left(end), days_left(ca_expiry(ca))))
+
+
+def _account(settings: Settings) -> Iterator[Finding]:
+    """Log in, read what boards read, and try what no board may do.
+
+    The forbidden thing is an empty message as the coordinator, which means nothing to those
+    who would hear it. The broker answers in order: a refused subscription comes first.
+    """
+    forbidden = Packet(f"{settings.federation}/{TRAIN_END.pattern}", b"", retain=False)
+    name = f"{settings.federation}-{settings.board}-doctor-{secrets.token_hex(4)}"
+    topics = board_subscriptions(settings.federation, settings.clients)
+    link = PahoLink(settings.address, name, topics, None)
+    try:
+        up = _first(link, Up, Refused)
+        if not isinstance(up, Up):
+            reason = up.reason if isinstance(up, Refused) else "no answer to the login"
+            advice = "copy this board's credentials here again (fl-broker enroll on the broker)"
+            yield Finding("login", "failed", reason, advice)
+            return
+        yield Finding("login", "ok", f"as {settings.address.username or 'nobody'}")
+        link.publish(forbidden)
+        yield _topics(settings.address, _first(link, Refused))
+    finally:
+        link.close(forget_session=True)
+
+
+def _topics(address: Address, answer: object) -> Finding:
+    if isinstance(answer, Refused) and "read" in answer.reason:
+        advice = "enroll this board again on the broker's machine (fl-broker enroll)"
+        return Finding("topics", "failed", answer.reason, advice)
+    if isinstance(answer, Refused):
+        found = "reads what boards read; may not speak as the coordinator"
+        return Finding("topics", "ok", found)
+    if address.username is None:
+        return Finding("topics", "ok", "a broker without accounts: everything is allowed")
+    advice = "this account is not limited to a board; enroll the board (fl-broker enroll)"
+    return Finding("topics", "warning", "this board may speak as the coordinator", advice)
+
+
+def _first(link: PahoLink, *kinds: type[object]) -> object:
+    """The first happening of these kinds, or None if there is none in time."""
+    end = time.monotonic() + (ANSWER_SECONDS if Up in kinds else ANSWER_SECONDS / 2)
+    while (left := end - time.monotonic()) > 0:
+        happening = link.receive(left)
+        if isinstance(happening, kinds):
+            return happening
+    return None
+
+
+def _data(settings: Settings, experiment: Path | None) -> Iterator[Finding]:
+    root = settings.state / "shards"
+    if experiment is not None:
+        wanted = load_experiment(experiment)
+        key = shard_key(wanted.data, wanted.experiment.seed)
+        clients = tuple(c for c in settings.clients if c < wanted.data.clients)
+        yield _shards(root / key, clients)
+        return
+    folders = sorted(path for path in root.glob("*") if path.is_dir())
+    for folder in folders:
+        yield _shards(folder, settings.clients)
+    if not folders:
+        yield Finding("data", "ok", f"no shards in {root} yet; an experiment makes them")
+
+
+def _shards(folder: Path, clients: tuple[int, ...]) -> Finding:
+    whole, damaged, missing = [], [], []
+    for client in clients:
+        if not (folder / f"client-{client}.safetensors").exists():
+            missing.append(client)
+            continue
+        try:
+            load_shard(folder, client)
+        except DataError:
+            damaged.append(client)
+        else:
+            whole.append(client)
+    return judge_shards(whole, damaged, missing)

@@ -1,0 +1,45 @@
+"""A child process that finds out whether torch really works on this CPU.
+
+A build for newer CPUs imports well and then dies of an illegal instruction in its first real
+work, so this does real work: a matrix product, a convolution, one training step. Every step is
+named on stdout before it is tried; the parent sees how far it came.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def _say(word: str, value: str) -> None:
+    sys.stdout.write(f"{word} {value}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Import torch and train one step."""
+    _say("step", "import")
+    import torch  # the point of this process
+    from torch.nn import functional
+
+    torch.set_num_threads(1)
+    _say("version", str(torch.__version__))
+    _say("step", "matmul")
+    square = torch.ones(64, 64)
+    assert float((square @ square)[0, 0]) == 64.0
+    _say("step", "convolution")
+    images, kernels = torch.ones(8, 1, 28, 28), torch.ones(4, 1, 5, 5, requires_grad=True)
+    features = functional.conv2d(images, kernels)
+    assert float(features.detach()[0, 0, 0, 0]) == 25.0
+    _say("step", "training step")
+    head = torch.zeros(10, 4 * 24 * 24, requires_grad=True)
+    answers = functional.relu(features).flatten(1) @ head.T
+    functional.cross_entropy(answers, torch.zeros(8, dtype=torch.int64)).backward()
+    with torch.no_grad():
+        for parameter in (kernels, head):
+            assert parameter.grad is not None
+            parameter -= 0.1 * parameter.grad
+    assert bool(torch.isfinite(head).all())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""The doctor's looks at a real machine, a real child process and a real broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from broker.accounts import revoke
+from broker.process import Broker, free_port
+from common.experiment_file import load_experiment
+from common.shards import ensure_shards
+from fl_client.cli import main
+from fl_client.doctor import try_torch
+from tests.conftest import Guarded
+from tests.e2e.rig import TINY
+
+DIE = "import os, signal; print('version 2.13.0'); print('step matmul', flush=True); "
+
+
+def examined(*options: str) -> tuple[int, dict[str, dict[str, str]]]:
+    result = CliRunner().invoke(main, ["doctor", *options, "--json"])
+    assert result.exit_code in (0, 1), result.output
+    findings = json.loads(result.output)["findings"]
+    return result.exit_code, {finding["check"]: finding for finding in findings}
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Path:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    return tmp_path / "tiny.toml"
+
+
+def test_a_child_that_dies_of_a_signal_is_survived_and_its_last_step_known() -> None:
+    trial = try_torch(("-c", DIE + "os.kill(os.getpid(), signal.SIGILL)"))
+    assert (trial.code, trial.step, trial.version) == (-4, "matmul", "2.13.0")
+
+
+def test_a_child_that_raises_gives_its_last_words() -> None:
+    trial = try_torch(("-c", "import a_module_that_is_not_there"))
+    assert trial.code == 1
+    assert trial.last_words.startswith("ModuleNotFoundError")
+
+
+def test_a_board_with_a_broker_and_its_data_is_well(
+    broker: Broker, federation: str, experiment: Path, tmp_path: Path
+) -> None:
+    wanted = load_experiment(experiment)
+    state = tmp_path / "state"
+    ensure_shards(state / "shards", wanted.data, wanted.experiment.seed, [0, 1])
+    who = ("--broker", f"127.0.0.1:{broker.port}", "--federation", federation)
+    board = ("--board", "b1", "--clients", "0-1", "--state", str(state))
+    code, findings = examined(*who, *board, "--experiment", str(experiment))
+    assert code == 0
+    assert findings["torch"]["level"] == "ok", findings["torch"]
+    assert findings["login"]["level"] == "ok"
+    assert findings["data"]["found"] == "shards of clients 0, 1 are whole"
+
+
+def test_an_enrolled_board_is_let_in_and_held_to_its_topics(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    bundle = guarded.bundle("b1", "0-1")
+    where = ("--credentials", str(bundle), "--state", str(tmp_path / "state"), "--quick")
+    code, findings = examined(*where)
+    assert code == 0, findings
+    assert findings["certificate"]["level"] == "ok"
+    assert findings["login"]["found"] == "as b1"
+    assert findings["topics"]["found"].endswith("may not speak as the coordinator")
+    assert "torch" not in findings
+
+
+def test_a_revoked_board_is_told_to_enroll_again(guarded: Guarded, tmp_path: Path) -> None:
+    bundle = guarded.bundle("b1", "0-1")
+    kept = tmp_path / "kept.toml"
+    kept.write_text(bundle.read_text())
+    kept.chmod(0o600)
+    revoke(guarded.folder, "b1")
+    guarded.broker.reload()
+    where = ("--credentials", str(kept), "--state", str(tmp_path / "state"), "--quick")
+    code, findings = examined(*where)
+    assert code == 1
+    assert findings["login"]["level"] == "failed"
+    assert "fl-broker enroll" in findings["login"]["advice"]
+
+
+def test_no_broker_and_a_damaged_shard_are_both_told(experiment: Path, tmp_path: Path) -> None:
+    wanted = load_experiment(experiment)
+    state = tmp_path / "state"
+    folder = ensure_shards(state / "shards", wanted.data, wanted.experiment.seed, [0])
+    (folder / "client-0.safetensors").write_bytes(b"not a shard")
+    nowhere = f"127.0.0.1:{free_port()}"
+    code, findings = examined(
+        *("--broker", nowhere, "--board", "b1", "--clients", "0", "--state", str(state))
+    )
+    assert code == 1
+    assert findings["broker"]["level"] == "failed"
+    assert f"cannot reach the broker at {nowhere}" in findings["broker"]["found"]
+    assert findings["data"]["found"] == "the shards of client 0 are damaged"
+    assert "login" not in findings, "nobody to log in to"
+
+
+def test_the_report_for_people_has_a_line_for_each_check_and_what_to_do(tmp_path: Path) -> None:
+    where = ("--broker", f"127.0.0.1:{free_port()}", "--board", "b1", "--clients", "0")
+    result = CliRunner().invoke(main, ["doctor", *where, "--state", str(tmp_path)])
+    assert result.exit_code == 1
+    lines = result.output.splitlines()
+    broken = next(n for n, line in enumerate(lines) if line.startswith("FAIL  broker"))
+    assert lines[broken + 1].strip().startswith("-> start the broker")
