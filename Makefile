@@ -1,4 +1,4 @@
-.PHONY: help demo test quick chaos fleet-test check clean setup-demo setup-test
+.PHONY: help demo test quick chaos fleet-test bench setup-flower check clean setup-demo setup-test
 BIN := .venv/bin
 
 help:  ## this list
@@ -12,6 +12,9 @@ test: check  ## every check and every test
 
 quick: setup-test  ## the tests that take less than a minute together
 	$(BIN)/pytest -m "not slow"
+
+bench: setup-test setup-flower  ## how close to the hardware, bare MQTT and Flower; at most 20 minutes on a quiet machine
+	$(BIN)/python -m bench
 
 chaos: setup-test  ## 200 faults of all kinds over several runs; every run must end with the same bits
 	$(BIN)/python -m tests.chaos
@@ -28,6 +31,11 @@ check: setup-test  ## format, lint, types
 clean:  ## remove the environment and all caches; runs/ stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Flower wants other versions than ours, so it gets a folder of its own; without it row D is left out.
+setup-flower: setup-test
+	@test -d .venv/flower/flwr || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--target .venv/flower -r bench/flower.txt || echo "bench: flwr could not be installed; row D is left out" >&2
 
 setup-demo:
 	@scripts/setup.sh demo

@@ -29,7 +29,11 @@ def _pieces(size: int) -> list[bytes]:
 def _client(name: str, port: int, topic: str) -> mqtt.Client:
     client = mqtt.Client(CallbackAPIVersion.VERSION2, name, protocol=mqtt.MQTTv5)
     client.max_inflight_messages_set(100)
-    client.on_connect = lambda *_: client.subscribe(topic, qos=1)
+
+    def subscribe(*_: object) -> None:
+        client.subscribe(topic, qos=1)
+
+    client.on_connect = subscribe
     client.connect("127.0.0.1", port)
     return client
 
@@ -49,12 +53,16 @@ def board(port: int, name: str, clients: int, size: int) -> None:
 
     client = _client(name, port, "bare/down/+")
     client.on_message = answer
-    client.on_subscribe = lambda *_: client.publish(f"bare/up/{name}/ready", b"", qos=1)
+
+    def ready(*_: object) -> None:
+        client.publish(f"bare/up/{name}/ready", b"", qos=1)
+
+    client.on_subscribe = ready
     client.loop_forever()
 
 
 class BareRounds:
-    """A server and its boards that do nothing but send; `times()` gives one round after another."""
+    """A server and its boards that do nothing but send; `time()` does one round."""
 
     def __init__(self, port: int, *, boards: int, clients: int, size: int) -> None:
         self._pieces = _pieces(size)

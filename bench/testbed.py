@@ -1,4 +1,4 @@
-"""Labs for measurements: a broker and boards as `fl-server lab` starts them, and round times."""
+"""Labs for measurements: a broker and boards as `fl-server lab` has them, round times."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from broker.config import BrokerConfig
+from broker.process import Broker, free_port
+from common.address import Address
+from common.config import Experiment
 from common.experiment_file import parse_experiment, write_text
 from common.journal import read_records
+from fl_server.service import Coordinator
+from fl_server.store import create_run
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTOCOL_ONLY: Mapping[str, Mapping[str, Any]] = {
@@ -74,3 +80,17 @@ def process(*arguments: str, **more: Any) -> Iterator[subprocess.Popen[bytes]]: 
                 started.wait(10)
             except subprocess.TimeoutExpired:
                 started.kill()
+
+
+@contextmanager
+def own_broker(folder: Path) -> Iterator[Address]:
+    """A broker without boards."""
+    with Broker(BrokerConfig(port=free_port()), folder) as broker:
+        yield Address(broker.host, broker.port)
+
+
+def coordinate(runs: Path, name: str, experiment: Experiment, address: Address) -> Path:
+    """Coordinate a run here, on a broker whose boards are there; the run's folder."""
+    store = create_run(runs, name, experiment)
+    Coordinator(store, address, federation="fl", observe=lambda _fact: None).run()
+    return store.folder

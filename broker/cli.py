@@ -15,7 +15,7 @@ from broker.files import write_private
 from broker.place import Place, read_place, remember_place, with_names
 from broker.process import Broker, mosquitto_version
 from broker.supervisor import supervise
-from common.cli import Commands, set_up_logging, version_option
+from common.cli import Commands, log_options, set_up_logging, version_option
 from common.credentials import DEFAULT_FEDERATION, Role, join_address, split_address
 from common.errors import StoreError, UsageError
 from common.ids import parse_ids, show_ids
@@ -59,7 +59,16 @@ def main() -> None:
 )
 @_names
 @_folder
-def up(listen: str, port: int | None, names: tuple[str, ...], folder: Path) -> None:
+@log_options
+def up(
+    listen: str,
+    port: int | None,
+    names: tuple[str, ...],
+    folder: Path,
+    verbose: int,
+    quiet: bool,
+    log_format: str,
+) -> None:
     """Run the broker until Ctrl-C or SIGTERM; it is started again when it dies.
 
     On a loopback address everybody on this machine may use it. Boards elsewhere need another
@@ -71,7 +80,7 @@ def up(listen: str, port: int | None, names: tuple[str, ...], folder: Path) -> N
       fl-broker up
       fl-broker up --listen 0.0.0.0
     """
-    set_up_logging(0)
+    set_up_logging(-1 if quiet else verbose, log_format)
     guarded = not is_loopback(listen)
     usual = GUARDED_PORT if guarded else PLAIN_PORT
     config = BrokerConfig(address=listen, port=usual if port is None else port, guarded=guarded)

@@ -33,13 +33,22 @@ class Allotment:
 
 
 def allot(
-    data: DataSection, labels: Labels, *, classes: int, official: int, seed: int
+    data: DataSection,
+    labels: Labels,
+    *,
+    classes: int,
+    official: int,
+    seed: int,
+    natural: Indices | None = None,
 ) -> Allotment:
-    """The samples of every client; the first `official` are the dataset's training part."""
+    """The samples of every client; the first `official` are the dataset's training part.
+
+    `natural` tells the dataset's own clients apart, as in `partition`.
+    """
     if data.test == "pool":
-        train, test = _pool(data, labels, seed)
+        train, test = _pool(data, labels, seed, natural)
     else:
-        train = tuple(partition(data, labels[:official], seed))
+        train = tuple(partition(data, labels[:official], seed, natural))
         if data.test == "official":
             test = _dealt(data, np.arange(official, len(labels)), seed)
         else:
@@ -68,11 +77,11 @@ def rounded_shares(weights: Indices, total: int) -> Indices:
 
 
 def _pool(
-    data: DataSection, labels: Labels, seed: int
+    data: DataSection, labels: Labels, seed: int, natural: Indices | None
 ) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
     """Both parts of the dataset in one pool, and a split of each client's share of it."""
     train, test = [], []
-    for client, part in enumerate(partition(data, labels, seed)):
+    for client, part in enumerate(partition(data, labels, seed, natural)):
         rng = generator(seed, "split", client)
         if data.stratify:
             ours, theirs = split_by_class(part, labels[part], data.train_ratio, rng)
@@ -139,12 +148,6 @@ def _with_shared(
 ) -> tuple[Indices, ...]:
     """The training samples of each client, and behind them those it got of the shared ones."""
     count = int(data.share_given * len(shared) + 1e-9)
-    log.warning(
-        "data.share: each client gets %d of %d samples that may be other clients'; "
-        "they leave their owners",
-        count,
-        len(shared),
-    )
     enriched = []
     for client, ours in enumerate(train):
         given = generator(seed, "share", client).choice(shared, count, replace=False)

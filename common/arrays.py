@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
+_PIECE = 32 * 1024
 
 
 def digest(arrays: Arrays) -> str:
@@ -42,12 +43,25 @@ def weighted_mean(items: Iterable[tuple[Arrays, Mapping[str, float]]]) -> dict[s
                 total[name] = np.zeros(array.shape, np.float64)
                 weight[name] = 0.0
                 kinds[name] = array.dtype
-            total[name] += np.multiply(array, share, dtype=np.float64)
+            _add(total[name], array, share)
             weight[name] += share
     return {
-        name: (array / weight[name]).astype(kinds[name]) if name in weight else array
+        name: _divided(array, weight[name]).astype(kinds[name]) if name in weight else array
         for name, array in total.items()
     }
+
+
+def _divided(total: Array, weight: float) -> Array:
+    total /= weight  # in place: a copy would double the memory of the sums
+    return total
+
+
+def _add(total: Array, array: Array, share: float) -> None:
+    """total += share * array, in pieces that stay in the processor's cache."""
+    flat, sums = np.ascontiguousarray(array).reshape(-1), total.reshape(-1)
+    for start in range(0, flat.size, _PIECE):
+        piece = slice(start, start + _PIECE)
+        sums[piece] += np.multiply(flat[piece], share, dtype=np.float64)
 
 
 def part_of(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from common.algorithms import build
 from common.algorithms.base import Algorithm, Server
+from common.algorithms.local_norm import with_local_norm
 from common.arrays import Arrays
 from common.config import Experiment
 from common.datasets import dataset_info
@@ -16,6 +17,7 @@ from common.errors import ConfigError, UsageError
 from common.ids import parse_ids, show_ids
 from common.imports import find_function
 from common.models import ModelOptions, ModelSpec, build_spec, initial
+from common.partition import no_natural_clients
 from common.rng import generator
 from common.skews import smallest_of
 
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
 def algorithm_of(experiment: Experiment) -> Algorithm:
     """The algorithm an experiment runs."""
-    return build(experiment.algorithm.name, experiment.algorithm.options)
+    algorithm = build(experiment.algorithm.name, experiment.algorithm.options)
+    return with_local_norm(algorithm) if experiment.model.batch_norm == "local" else algorithm
 
 
 def server_of(
@@ -35,6 +38,7 @@ def server_of(
     seed = experiment.experiment.seed
     return Server(
         clients=experiment.data.clients,
+        participants=len(participants_of(experiment)),
         classes=dataset_info(experiment.data.dataset).classes,
         round=number,
         rng=lambda purpose: generator(seed, purpose, number),
@@ -49,6 +53,11 @@ def buffers_of(experiment: Experiment) -> frozenset[str]:
     if not has_user_model(experiment):
         return frozenset()
     return frozenset(name for name, _ in user_model(experiment).named_buffers())
+
+
+def keeps_state(experiment: Experiment) -> bool:
+    """Whether clients keep anything between rounds."""
+    return algorithm_of(experiment).stateful or experiment.training.optimizer_state == "keep"
 
 
 def spec_of(experiment: Experiment) -> ModelSpec:
@@ -139,6 +148,18 @@ def check(experiment: Experiment) -> None:
             f"data.clients is {data.clients}, but {data.dataset} has only {size} samples"
             f"{'' if data.test == 'pool' else ' to train'}; "
             f"every client needs at least {smallest}"
+        )
+    if data.test != "pool" and info.official == info.size:
+        raise ConfigError(
+            f"data.test is {data.test!r}, but {data.dataset!r} has no official test set; "
+            "expected 'pool'"
+        )
+    if data.partition == "natural" and not info.natural:
+        raise no_natural_clients(data.dataset)
+    if 0 < data.max_samples < smallest:
+        raise ConfigError(
+            f"data.max_samples is {data.max_samples}; expected 0 or at least {smallest}, "
+            "as every client needs as many"
         )
     if data.partition == "classes" and data.classes_per_client > info.classes:
         raise ConfigError(

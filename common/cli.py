@@ -1,8 +1,9 @@
-"""What the three commands share: errors as one line and an exit code, version, logging."""
+"""What the three commands share: errors as one line and an exit code, version, log options."""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ import click
 
 from common import VERSION
 from common.errors import FedbedError, UsageError
+from common.logs import FORMATS, make_formatter
 
 INTERRUPTED = 130
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,12 +41,23 @@ def version_option() -> Callable[[F], F]:
     return click.version_option(VERSION, prog_name="fedbed", message="%(prog)s %(version)s")
 
 
-def set_up_logging(verbosity: int) -> None:
+def log_options(function: F) -> F:
+    """`-v`, `-q` and `--log-format`, the same for all commands."""
+    verbose = click.option("-v", "--verbose", count=True, help="Log more.")
+    quiet = click.option("-q", "--quiet", is_flag=True, help="Only warnings.")
+    form = click.option(
+        "--log-format", type=click.Choice(FORMATS), default="human", show_default=True,
+        help="Lines for people, or one JSON object per line.",
+    )  # fmt: skip
+    return verbose(quiet(form(function)))
+
+
+def set_up_logging(verbosity: int, form: str = "human") -> None:
     """Log to stderr: -1 warnings, 0 the story of a run, 1 every message."""
     level = {-1: logging.WARNING, 0: logging.INFO}.get(verbosity, logging.DEBUG)
-    logging.basicConfig(
-        level=level,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
-        datefmt="%H:%M:%S",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(make_formatter(form, sys.stderr, os.environ))
+    handler.setLevel(level)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level)

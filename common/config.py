@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
+
+from common.data_section import DataSection as DataSection
+from common.section import Section as Section
 
 Positive = Annotated[int, Meta(ge=1)]
 Encoding = Literal["float32", "float16", "int8"]
-
-
-class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all sections: frozen, keyword-only, no unknown keys."""
 
 
 class ExperimentSection(Section, frozen=True, kw_only=True):
@@ -41,10 +39,7 @@ class ExperimentSection(Section, frozen=True, kw_only=True):
     ] = 60.0
     deadline: Annotated[
         float,
-        Meta(
-            ge=0,
-            description="Seconds after which a round waits for nobody any more; 0 = no limit.",
-        ),
+        Meta(ge=0, description="Seconds after which a round waits for nobody; 0 = no limit."),
     ] = 0.0
     min_updates: Annotated[
         int, Meta(ge=1, description="A round never closes with fewer updates than this.")
@@ -62,9 +57,13 @@ class AlgorithmSection(Section, frozen=True, kw_only=True):
     """The federated algorithm, and its own options (in a file they stand beside `name`)."""
 
     name: Annotated[
-        str, Meta(description='"fedavg"; or your own, as "package.module:builder".')
+        str,
+        Meta(
+            description="One of those that `fl-server algorithms` lists; or your own, as "
+            '"package.module:builder".'
+        ),
     ] = "fedavg"
-    options: dict[str, Option] = {}
+    options: dict[str, Option] = {}  # noqa: RUF012 - msgspec copies it
 
 
 class ModelSection(Section, frozen=True, kw_only=True):
@@ -74,10 +73,25 @@ class ModelSection(Section, frozen=True, kw_only=True):
         str,
         Meta(
             description='"dnn" (one hidden layer), "convnet" (two convolutions), "small" (a '
-            'little convnet), "mcmahan", "cifar-cnn" or "s2cnn"; or your own, as '
-            '"package.module:function".'
+            'little convnet), "mcmahan", "cifar-cnn", "s2cnn" or, for text, "char-lstm"; or '
+            'your own, as "package.module:function".'
         ),
     ] = "convnet"
+    init_weights: Annotated[
+        str,
+        Meta(
+            description="File with trained weights to start from, such as the "
+            "model.safetensors of another run; what does not fit is drawn as usual."
+        ),
+    ] = ""
+    warm_up: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Epochs that the server trains on the shared samples before round 1 "
+            "(needs data.share).",
+        ),
+    ] = 0
     head_depth: Annotated[
         int,
         Meta(
@@ -96,91 +110,39 @@ class ModelSection(Section, frozen=True, kw_only=True):
             'padding (only "mcmahan" and "cifar-cnn").'
         ),
     ] = "same"
+    batch_norm: Annotated[
+        Literal["shared", "local"],
+        Meta(
+            description='"shared": averaged like all else; "local": each client keeps its own '
+            "BatchNorm layers (FedBN)."
+        ),
+    ] = "shared"
     pool: Annotated[
         Literal["after", "between"],
         Meta(description='Pooling "after" or "between" the convolutions (only "s2cnn").'),
     ] = "after"
 
 
-class DataSection(Section, frozen=True, kw_only=True):
-    """Which samples there are and who has them."""
+class CentralSection(Section, frozen=True, kw_only=True):
+    """How `fl-server central` trains on the samples of all clients together."""
 
-    dataset: Annotated[
-        str,
-        Meta(
-            description='"fmnist-mini" (10,000 images, built in) or "fashion-mnist" (70,000).'
-        ),
-    ] = "fmnist-mini"
-    clients: Annotated[
-        int,
-        Meta(
-            ge=1, description="Number of clients the dataset is divided among (ids 0, 1, ...)."
-        ),
-    ] = 12
-    partition: Annotated[
-        Literal["iid", "classes", "dirichlet", "dirichlet-client", "ls", "qs", "lsqs"],
-        Meta(
-            description='"iid" (equal shares of everything), "classes" (a few classes each), '
-            '"dirichlet" (label skew, each class divided by a draw), "dirichlet-client" (label '
-            'skew, equal sizes, labels drawn for each client), "ls" (label skew, equal sizes, '
-            'by Sinkhorn-Knopp), "qs" (only sizes are skewed) or "lsqs" (labels and sizes).'
-        ),
-    ] = "dirichlet"
-    alpha: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="Concentration of the Dirichlet draws: the smaller, the more skew.",
-        ),
-    ] = 0.5
-    classes_per_client: Annotated[
-        int, Meta(ge=1, description='How many classes every client has (only "classes").')
-    ] = 2
-    min_size: Annotated[
-        int,
-        Meta(
-            ge=2,
-            description="Smallest number of samples a client may get "
-            '(only "dirichlet", "qs" and "lsqs").',
-        ),
-    ] = 10
-    train_ratio: Annotated[
-        float,
-        Meta(
-            gt=0,
-            lt=1,
-            description="Share of each client's samples used for training; the rest tests.",
-        ),
-    ] = 0.75
-    stratify: Annotated[
-        bool,
-        Meta(description="Whether train_ratio holds for each class of a client by itself."),
+    epochs: Annotated[int, Meta(ge=1, description="Passes over all training samples.")] = 20
+    schedule: Annotated[
+        Literal["cosine", "constant"],
+        Meta(description="Learning rate: falling to 0 along a cosine, or always the same."),
+    ] = "cosine"
+    augment: Annotated[
+        bool, Meta(description="Random crops and flips of the images, anew in every epoch.")
     ] = False
-    test: Annotated[
-        Literal["pool", "official", "official-like"],
-        Meta(
-            description='"pool": the official training and test parts are mixed and each '
-            'client keeps some samples to test; "official": clients train with all they have '
-            "of the training part, and each tests on a share of the official test set; "
-            '"official-like": on samples of that set with the labels of its training.'
-        ),
-    ] = "pool"
-    share: Annotated[
+    validation: Annotated[
         float,
         Meta(
             ge=0,
             lt=1,
-            description="Size of the set of samples shared by all, balanced over the classes, "
-            "as a share of all training samples; 0 = nothing is shared.",
+            description="Share of the training samples that chooses the best epoch instead of "
+            "training; 0 = the last epoch counts.",
         ),
     ] = 0.0
-    share_given: Annotated[
-        float,
-        Meta(gt=0, le=1, description="Share of the shared samples each client gets."),
-    ] = 0.5
-    share_removed: Annotated[
-        bool, Meta(description="Whether their owners lose the samples that are shared.")
-    ] = False
 
 
 class TrainingSection(Section, frozen=True, kw_only=True):
@@ -198,7 +160,7 @@ class TrainingSection(Section, frozen=True, kw_only=True):
     batch_size: Annotated[int, Meta(ge=1, description="Samples per step.")] = 20
     optimizer: Annotated[
         Literal["sgd", "adam"],
-        Meta(description='"sgd" or "adam"; both start anew in every training.'),
+        Meta(description='"sgd" or "adam".'),
     ] = "sgd"
     learning_rate: Annotated[float, Meta(gt=0, description="Step size of the optimizer.")] = (
         0.01
@@ -208,6 +170,13 @@ class TrainingSection(Section, frozen=True, kw_only=True):
         Meta(gt=0, le=1, description="Factor on the learning rate after every round."),
     ] = 1.0
     momentum: Annotated[float, Meta(ge=0, lt=1, description='Momentum (only "sgd").')] = 0.9
+    optimizer_state: Annotated[
+        Literal["reset", "keep"],
+        Meta(
+            description='"reset": the optimizer starts anew in every training; "keep": each '
+            "client goes on with its momentum, as if the model had not been exchanged."
+        ),
+    ] = "reset"
     weight_decay: Annotated[float, Meta(ge=0, description="L2 penalty on the parameters.")] = (
         0.0
     )
@@ -298,16 +267,30 @@ class EvaluationSection(Section, frozen=True, kw_only=True):
             "the same for all, to test its own model on; 0 = none.",
         ),
     ] = 0
+    union_every: Annotated[
+        int, Meta(ge=1, description="Test on those samples after every n-th round.")
+    ] = 10
+    personal_stage: Annotated[
+        Literal["L1", "L2"],
+        Meta(description="The stage that summaries and reports call the personal accuracy."),
+    ] = "L1"
+    epsilon: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="rho counts the clients whose personal accuracy is above this.",
+        ),
+    ] = 0.95
 
 
 class CommunicationSection(Section, frozen=True, kw_only=True):
-    """How models and updates travel."""
+    """How models travel to the boards and updates back."""
 
     encoding: Annotated[
         Encoding,
         Meta(
-            description='"float32" (exact), "float16" (half the bytes) or "int8" (a quarter), '
-            "for models to the boards and updates back."
+            description='"float32" (exact), "float16" (half the bytes) or "int8" (a quarter).'
         ),
     ] = "float32"
 
@@ -324,3 +307,4 @@ class Experiment(Section, frozen=True, kw_only=True):
     aggregation: AggregationSection = AggregationSection()
     evaluation: EvaluationSection = EvaluationSection()
     communication: CommunicationSection = CommunicationSection()
+    central: CentralSection = CentralSection()

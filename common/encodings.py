@@ -3,9 +3,8 @@
 float16  every float32 value as the nearest float16.
 int8     every float32 array as whole numbers -127..127 times one scale, largest value / 127.
 
-Both lose something. An update therefore travels as its difference from the model it was trained
-from: differences are small, so is what is lost of them. All operations round once and on their
-own: the same bits on every processor.
+Both lose something; how little it matters is measured in docs/performance.md. All operations
+round once and on their own: the same bits on every processor.
 """
 
 from __future__ import annotations
@@ -63,23 +62,3 @@ def _from_whole_numbers(name: str, array: Array, scale: float) -> Array:
     if array.dtype != np.int8 or not 0 <= scale <= _LARGEST:
         raise ProtocolError(f"{name} is {array.dtype} with scale {scale}; expected int8")
     return np.asarray(np.multiply(array, np.float32(scale), dtype=np.float32))
-
-
-def difference(arrays: Arrays, base: Arrays) -> dict[str, Array]:
-    """What an update says beyond its base; arrays that the base does not have stay."""
-    return {
-        name: np.asarray(array - base[name]) if _is_in(base, name, array) else array
-        for name, array in arrays.items()
-    }
-
-
-def restored(arrays: Arrays, base: Arrays) -> dict[str, Array]:
-    """The update again, from its difference."""
-    return {
-        name: np.asarray(array + base[name]) if _is_in(base, name, array) else array
-        for name, array in arrays.items()
-    }
-
-
-def _is_in(base: Arrays, name: str, array: Array) -> bool:
-    return name in base and base[name].shape == array.shape

@@ -24,20 +24,16 @@ else:
     import tomli as tomllib
 
 
-def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
-    """The experiment in a file, with `section.key=value` overrides applied."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise ConfigError(
-            f"{path} does not exist; write one with 'fl-server init {path}'"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+def load_experiment(
+    path: Path, overrides: Iterable[str] = (), *, one_of_many: bool = False
+) -> Experiment:
+    """The experiment in a file, with `section.key=value` overrides applied.
+
+    A file with a [sweep] is many experiments; `one_of_many` is that which the overrides say.
+    """
+    text, table = read_table(path)
+    if table.pop("sweep", None) is not None and not one_of_many:
+        raise ConfigError(f"{path} has a [sweep] section; run it with 'fl-server sweep {path}'")
     overrides = tuple(overrides)
     for override in overrides:
         apply_override(table, override)
@@ -47,6 +43,22 @@ def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
         return parse_experiment(table)
     except ConfigError as error:
         raise ConfigError(f"{_place(path, text, overrides, str(error))}: {error}") from error
+
+
+def read_table(path: Path) -> tuple[str, dict[str, Any]]:
+    """A TOML file as text and as a table."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{path} does not exist; write one with 'fl-server init {path}'"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    try:
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
 def apply_override(table: dict[str, Any], override: str) -> None:
@@ -166,7 +178,7 @@ def write_text(experiment: Experiment) -> str:
         lines += [f"# {_first_line(kind)}", f"[{name}]"]
         for key, (value, text) in _documented(kind, section).items():
             lines += [f"# {line}" for line in _wrapped(text)]
-            lines.append(f"{key} = {_toml(value)}")
+            lines.append(f"{key} = {as_toml(value)}")
         lines.append("")
     return "\n".join(lines)
 
@@ -204,11 +216,12 @@ def _wrapped(text: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def _toml(value: object) -> str:
+def as_toml(value: object) -> str:
+    """A setting's value as it stands in a file."""
     if isinstance(value, str):  # JSON's escapes are TOML's, but for pairs of surrogates and DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple | list):
-        return f"[{', '.join(_toml(item) for item in value)}]"
+        return f"[{', '.join(as_toml(item) for item in value)}]"
     return repr(value)

@@ -15,8 +15,10 @@ import msgspec
 from common import VERSION, presence
 from common.errors import ClaimError
 from common.link import Link
-from common.messages import PROTOCOL, Connected
+from common.messages import PROTOCOL, Connected, RoundLine, Telemetry
 from common.topics import Packet, connected_topic, packet
+
+RECALL_SECONDS = 2.0  # between two announcements that differ in the history only
 
 
 def first_claim(
@@ -45,6 +47,8 @@ class Herald:
         self._federation = federation
         self._presence = presence.Presence(claim)
         self._link: Link | None = None
+        self._recalled = -RECALL_SECONDS
+        self._recall_due = False
 
     def use(self, link: Link) -> None:
         """Speak through this link from now on."""
@@ -59,10 +63,9 @@ class Herald:
         """The last will of one connection."""
         claim = self._presence.claim
         session = (claim.session[0], connection)
-        return packet(
-            self._federation,
-            msgspec.structs.replace(claim, connected=False, settled=True, session=session),
-        )
+        gone = msgspec.structs.replace(claim, connected=False, settled=True, session=session)
+        gone = msgspec.structs.replace(gone, telemetry=None, history=())
+        return packet(self._federation, gone)
 
     def connected(self, connection: int) -> None:
         """A new connection is there: say who we are."""
@@ -83,6 +86,22 @@ class Herald:
         """Time passes; True if we are settled by it."""
         return self._take(presence.tick(self._presence, time.monotonic()))
 
+    def measure(self, telemetry: Telemetry | None) -> None:
+        """How our hardware is; said with the next announcement."""
+        claim = msgspec.structs.replace(self._presence.claim, telemetry=telemetry)
+        self._presence = dataclasses.replace(self._presence, claim=claim)
+
+    def recall(self, history: tuple[RoundLine, ...]) -> None:
+        """What the run has brought so far; said now, but not many times a second."""
+        if self._presence.claim.history != history:
+            claim = msgspec.structs.replace(self._presence.claim, history=history)
+            self._presence = dataclasses.replace(self._presence, claim=claim)
+            self._recall_due = True
+        now = time.monotonic()
+        if self._recall_due and self.settled and now - self._recalled >= RECALL_SECONDS:
+            self._recalled, self._recall_due = now, False
+            self._publish(packet(self._federation, self._presence.claim))
+
     def complain(self, problem: str) -> bool:
         """Tell everybody why we cannot take part (or, empty, that we can); False if known."""
         claim = self._presence.claim
@@ -97,7 +116,7 @@ class Herald:
         """A clean disconnect sends no will, so we say ourselves that we are gone."""
         claim = self._presence.claim
         if claim.settled:
-            gone = msgspec.structs.replace(claim, connected=False)
+            gone = msgspec.structs.replace(claim, connected=False, telemetry=None)
             self._publish(packet(self._federation, gone))
 
     def _publish(self, item: Packet) -> None:

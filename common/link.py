@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 SESSION_SECONDS = 24 * 3600
 WILL_DELAY_SECONDS = 2
+RECEIVE_AT_ONCE = 16  # messages that wait for us to confirm them: bounds our memory
 WINDOW = 8  # parts of a stream on their way at once: bounds memory and everybody's delay
 # A packet above the broker's limit (see `broker.config`) makes it hang up, and paho sends the
 # packet again after every reconnect: nothing else would ever get through.
@@ -144,7 +145,10 @@ class _Acknowledged:
 
 
 class PahoLink:
-    """A Link over MQTT v5 with a persistent session and a last will for every connection."""
+    """A Link over MQTT v5 with a persistent session and a last will for every connection.
+
+    With `lasting=False` the broker remembers nothing of us while we are away.
+    """
 
     def __init__(
         self,
@@ -153,6 +157,8 @@ class PahoLink:
         subscribe: tuple[str, ...],
         will: Callable[[int], Packet] | None,
         keepalive: int = 10,
+        *,
+        lasting: bool = True,
     ) -> None:
         self.address = address
         self._subscribe = subscribe
@@ -168,12 +174,13 @@ class PahoLink:
         self._said_down = False
         self._client = self._make_client(_session_name(address, client_id))
         connect = _properties(PacketTypes.CONNECT)
-        connect.SessionExpiryInterval = SESSION_SECONDS
+        connect.SessionExpiryInterval = SESSION_SECONDS if lasting else 0
+        connect.ReceiveMaximum = RECEIVE_AT_ONCE
         self._client.connect_async(
             address.host,
             address.port,
             keepalive=keepalive,
-            clean_start=False,
+            clean_start=not lasting,
             properties=connect,
         )
         self._client.loop_start()

@@ -25,6 +25,41 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Base of all JSON messages: frozen, strict."""
 
 
+Size = Annotated[int, Meta(ge=0, le=2**60)]
+Seconds = Annotated[float, Meta(ge=0, le=1e9)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+HISTORY = 64  # rounds that the coordinator tells somebody who comes in the middle
+
+
+class Telemetry(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """How a board's hardware is; what no sensor tells is None."""
+
+    celsius: Annotated[float, Meta(ge=-100, le=250)] | None = None
+    throttled: bool | None = None
+    why: Annotated[str, Meta(max_length=200)] = ""  # why it is throttled
+    memory_used: Size | None = None
+    memory_total: Size | None = None
+    load: Annotated[float, Meta(ge=0, le=1e6)] | None = None  # mean of the last minute
+    cpus: Annotated[int, Meta(ge=1, le=65536)] | None = None
+    disk_free: Size | None = None
+    watts: Annotated[float, Meta(ge=0, le=1e5)] | None = None
+
+
+class RoundLine(Wire, frozen=True, array_like=True):
+    """What a finished round has brought; travels as an array to be small."""
+
+    round: Natural
+    accuracy_global: Share | None = None
+    accuracy_l1: Share | None = None
+    accuracy_l2: Share | None = None
+    train_loss: float | None = None
+    seconds: Seconds | None = None
+    bytes_up: Size | None = None
+    bytes_down: Size | None = None
+    updates: Natural | None = None
+    energy_joules: Annotated[float, Meta(ge=0, le=1e12)] | None = None
+
+
 class TrainDetail(Wire, frozen=True, kw_only=True):
     """Topic 1: what is run; `experiment` is the resolved experiment as JSON."""
 
@@ -37,7 +72,8 @@ class TrainDetail(Wire, frozen=True, kw_only=True):
 class Connected(Wire, frozen=True, kw_only=True):
     """Topic 2: a board (or the coordinator) and what it claims; the last will says it is gone.
 
-    `session` is (starts of this daemon, connections of this start): later ones win.
+    `session` is (starts of this daemon, connections of this start): later ones win. The
+    coordinator adds `history`, for whoever begins to watch in the middle.
     """
 
     protocol: int
@@ -52,10 +88,12 @@ class Connected(Wire, frozen=True, kw_only=True):
     host: Text
     workers: Natural = 0
     problem: Text = ""
+    telemetry: Telemetry | None = None
+    history: Annotated[tuple[RoundLine, ...], Meta(max_length=HISTORY)] = ()
 
 
 class Info(Wire, frozen=True, kw_only=True):
-    """Topic 4: how client `client` is doing in round `round`."""
+    """Topic 4: how client `client` is doing in round `round`; `joules` is of its training."""
 
     run: Name
     round: Natural
@@ -69,6 +107,8 @@ class Info(Wire, frozen=True, kw_only=True):
     bytes: Natural = 0
     samples: Natural = 0
     problem: Text = ""
+    joules: Annotated[float, Meta(ge=0, le=1e12)] | None = None
+    telemetry: Telemetry | None = None
 
 
 class CurrentRound(Wire, frozen=True, kw_only=True):
@@ -106,12 +146,16 @@ class Count(Wire, frozen=True, kw_only=True):
 
 
 class ClientMetrics(Wire, frozen=True, kw_only=True):
-    """Topic 8: counts of one client for the models of one round."""
+    """Topic 8: counts of one client for the models of one round.
+
+    `counts` are on the client's own test samples, `union` on samples of all clients.
+    """
 
     run: Name
     round: Natural
     client: Natural
     counts: dict[Stage, Count]
+    union: dict[Stage, Count] = {}
 
 
 class TrainEnd(Wire, frozen=True, kw_only=True):

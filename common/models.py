@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 from common.errors import ConfigError
 
-Shape: TypeAlias = tuple[int, int, int]
+Shape: TypeAlias = tuple[int, ...]
+
+NORMAL = 0  # instead of a fan-in: values from the normal distribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,24 @@ class Dropout:
     share: float
 
 
-Layer: TypeAlias = Conv | Linear | ReLU | MaxPool | Flatten | Dropout
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """For each of so many symbols a vector of `width` values."""
+
+    symbols: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class LSTM:
+    """Recurrent layers, one on the other; what the last one says after the last symbol."""
+
+    inputs: int
+    hidden: int
+    layers: int
+
+
+Layer: TypeAlias = Conv | Linear | ReLU | MaxPool | Flatten | Dropout | Embedding | LSTM
 Block: TypeAlias = tuple[Layer, ...]
 Blocks: TypeAlias = tuple[Block, ...]
 
@@ -101,10 +120,15 @@ def build_spec(
     head_depth: int,
     options: ModelOptions | None = None,
 ) -> ModelSpec:
-    """The model of this name for images of `shape` (channels, height, width)."""
+    """The model of this name for samples of `shape`.
+
+    Images have (channels, height, width), pieces of text (characters,) and as many classes as
+    symbols.
+    """
     if name not in _BLOCKS:
         near = difflib.get_close_matches(name, _BLOCKS, 1, 0.0)[0]
         raise ConfigError(f"model.name is {name!r}; did you mean {near!r}?")
+    _check_kind(name, shape)
     blocks = _BLOCKS[name](shape, classes, options or ModelOptions())
     deepest = _deepest_head(blocks)
     if not 1 <= head_depth <= deepest:
@@ -112,42 +136,69 @@ def build_spec(
         raise ConfigError(f"model.head_depth is {head_depth}; expected {expected} for {name!r}")
     spec = ModelSpec(name, blocks, head_depth)
     if any(0 in array for array in spec.shapes().values()):
-        _, height, width = shape
-        raise ConfigError(f"model.name is {name!r}; images of {height}x{width} are too small")
+        size = "x".join(map(str, shape[1:]))
+        raise ConfigError(f"model.name is {name!r}; images of {size} are too small")
     return spec
 
 
 def initial(spec: ModelSpec, rng: np.random.Generator) -> dict[str, npt.NDArray[np.float32]]:
-    """First values of all arrays: uniform within 1/sqrt(fan-in), the ranges torch uses.
+    """First values of all arrays, from the distributions torch uses.
 
-    Every operation rounds once and on its own, so the bits are the same on every processor.
+    They are uniform within 1/sqrt(fan-in), or normal for vectors of symbols. Every operation
+    rounds once and on its own, so the bits are the same on every processor.
     """
-    return {
-        name: (rng.random(shape, dtype=np.float32) * 2 - 1) * np.float32(1 / math.sqrt(fan_in))
-        for name, shape, fan_in in _arrays(spec)
-    }
+    return {name: _drawn(shape, fan_in, rng) for name, shape, fan_in in _arrays(spec)}
+
+
+def _drawn(
+    shape: tuple[int, ...], fan_in: int, rng: np.random.Generator
+) -> npt.NDArray[np.float32]:
+    if fan_in == NORMAL:
+        return rng.standard_normal(shape).astype(np.float32)
+    return (rng.random(shape, dtype=np.float32) * 2 - 1) * np.float32(1 / math.sqrt(fan_in))
 
 
 def _arrays(spec: ModelSpec) -> Iterator[tuple[str, tuple[int, ...], int]]:
     """Name, shape and fan-in of every array of a model."""
     for i, block in enumerate(spec.blocks):
         for j, layer in enumerate(block):
-            weight = _weight_shape(layer)
-            if weight is None:
-                continue
-            prefix, fan_in = f"{spec.part(i)}.{i}.{j}", math.prod(weight[1:])
-            yield f"{prefix}.weight", weight, fan_in
-            yield f"{prefix}.bias", weight[:1], fan_in
+            for name, shape, fan_in in _layer_arrays(layer):
+                yield f"{spec.part(i)}.{i}.{j}.{name}", shape, fan_in
 
 
-def _weight_shape(layer: Layer) -> tuple[int, ...] | None:
+def _layer_arrays(layer: Layer) -> Iterator[tuple[str, tuple[int, ...], int]]:
+    """Name, shape and fan-in of every array of a layer, named as torch names them."""
     match layer:
         case Conv(inputs, outputs, kernel):
-            return (outputs, inputs, kernel, kernel)
+            fan_in = inputs * kernel * kernel
+            yield "weight", (outputs, inputs, kernel, kernel), fan_in
+            yield "bias", (outputs,), fan_in
         case Linear(inputs, outputs):
-            return (outputs, inputs)
+            yield "weight", (outputs, inputs), inputs
+            yield "bias", (outputs,), inputs
+        case Embedding(symbols, width):
+            yield "weight", (symbols, width), NORMAL
+        case LSTM(inputs, hidden, layers):
+            for number in range(layers):
+                width = hidden if number else inputs
+                yield f"weight_ih_l{number}", (4 * hidden, width), hidden
+                yield f"weight_hh_l{number}", (4 * hidden, hidden), hidden
+                yield f"bias_ih_l{number}", (4 * hidden,), hidden
+                yield f"bias_hh_l{number}", (4 * hidden,), hidden
         case ReLU() | MaxPool() | Flatten() | Dropout():
-            return None
+            return
+
+
+def _check_kind(name: str, shape: Shape) -> None:
+    """Refuse a model for images where the samples are text, and the other way round."""
+    if (name in _FOR_TEXT) == (len(shape) == 1):
+        return
+    fits = sorted(_FOR_TEXT if len(shape) == 1 else _BLOCKS.keys() - _FOR_TEXT)
+    kind = "text" if len(shape) == 1 else "images"
+    raise ConfigError(
+        f"model.name is {name!r}; expected {' or '.join(map(repr, fits))}, "
+        f"as the dataset is {kind}"
+    )
 
 
 def _deepest_head(blocks: Blocks) -> int:
@@ -199,6 +250,10 @@ def _s2cnn(shape: Shape, classes: int, options: ModelOptions) -> Blocks:
     return (*before, (*hidden, Dropout(0.5)), last)
 
 
+def _char_lstm(_shape: Shape, classes: int, _options: ModelOptions) -> Blocks:
+    return ((Embedding(classes, 8),), (LSTM(8, 256, 2),), (Linear(256, classes),))
+
+
 def _pooled(inputs: int, outputs: int, padding: int = 0) -> Block:
     # pooling first is the same function as ReLU first, and has a quarter of its work
     return (Conv(inputs, outputs, 5, padding), MaxPool(2), ReLU())
@@ -222,7 +277,7 @@ def _values(shape: Shape, blocks: Blocks) -> int:
                 rows, columns = max(0, rows - loss), max(0, columns - loss)
             case MaxPool(size):
                 rows, columns = rows // size, columns // size
-            case Linear() | ReLU() | Flatten() | Dropout():
+            case Linear() | ReLU() | Flatten() | Dropout() | Embedding() | LSTM():
                 pass
     return channels * rows * columns
 
@@ -234,4 +289,6 @@ _BLOCKS: dict[str, Callable[[Shape, int, ModelOptions], Blocks]] = {
     "mcmahan": _mcmahan,
     "cifar-cnn": _cifar_cnn,
     "s2cnn": _s2cnn,
+    "char-lstm": _char_lstm,
 }
+_FOR_TEXT = {"char-lstm"}

@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from common.arrays import Array, Arrays
 from common.models import (
+    LSTM,
     Block,
     Conv,
     Dropout,
+    Embedding,
     Flatten,
     Layer,
     Linear,
@@ -36,7 +38,7 @@ class Network(nn.Module):
         self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits of normalised images."""
+        """Logits of normalised images, or of the numbers of symbols."""
         logits: Tensor = self.head(self.base(x))
         return logits
 
@@ -95,6 +97,10 @@ def _layer(layer: Layer) -> nn.Module:
             return nn.Flatten()
         case Dropout(share):
             return nn.Dropout(share)
+        case Embedding(symbols, width):
+            return _ZeroEmbedding(symbols, width)
+        case LSTM(inputs, hidden, layers):
+            return _ZeroLSTM(inputs, hidden, layers, batch_first=True)
 
 
 def _zero(layer: nn.Module) -> None:
@@ -103,7 +109,7 @@ def _zero(layer: nn.Module) -> None:
 
 
 # torch's own first values come from its global generator, and avoiding them with the "meta"
-# device imports 500 modules; so the two layers that have parameters start at zero instead.
+# device imports 500 modules; so the layers that have parameters start at zero instead.
 class _ZeroLinear(nn.Linear):
     def reset_parameters(self) -> None:
         _zero(self)
@@ -112,3 +118,18 @@ class _ZeroLinear(nn.Linear):
 class _ZeroConv(nn.Conv2d):
     def reset_parameters(self) -> None:
         _zero(self)
+
+
+class _ZeroEmbedding(nn.Embedding):
+    def reset_parameters(self) -> None:
+        _zero(self)
+
+
+class _ZeroLSTM(nn.LSTM):
+    def reset_parameters(self) -> None:
+        _zero(self)
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # as a layer among others
+        """The outputs at the last step alone."""
+        outputs: Tensor = super().forward(x)[0]
+        return outputs[:, -1]

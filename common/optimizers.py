@@ -21,7 +21,13 @@ _HAS_FUSED_SGD = tuple(int(part) for part in torch.__version__.split(".")[:2]) >
 
 
 class Optimizer(Protocol):
-    """Changes parameters in place, one gradient per parameter at a time."""
+    """Changes parameters in place, one gradient per parameter at a time.
+
+    `memory` is what earlier steps left behind, empty at first; given to another optimizer of
+    the same parameters and settings, that one goes on from there.
+    """
+
+    memory: Tensors
 
     def step(self, gradients: Tensors) -> None:
         """One step with these gradients."""
@@ -58,6 +64,18 @@ class _Sgd:
         self._settings = settings
         self._rate = rate
         self._velocity: Tensors | None = None
+
+    @property
+    def memory(self) -> Tensors:
+        """The velocity."""
+        return self._velocity or ()
+
+    @memory.setter
+    def memory(self, tensors: Tensors) -> None:
+        self._velocity = tuple(
+            torch.empty_like(parameter).copy_(tensor)
+            for parameter, tensor in zip(self._parameters, tensors, strict=True)
+        )
 
     @torch.no_grad()
     def step(self, gradients: Tensors) -> None:
@@ -118,6 +136,20 @@ class _Adam:
         self._mean = tuple(torch.zeros_like(parameter) for parameter in parameters)
         self._square = tuple(torch.zeros_like(parameter) for parameter in parameters)
         self._steps = 0
+
+    @property
+    def memory(self) -> Tensors:
+        """Means, squares, and the number of steps."""
+        if not self._steps:
+            return ()
+        return (*self._mean, *self._square, torch.tensor(float(self._steps)))
+
+    @memory.setter
+    def memory(self, tensors: Tensors) -> None:
+        *both, steps = tensors
+        for mine, kept in zip((*self._mean, *self._square), both, strict=True):
+            mine.copy_(kept)
+        self._steps = int(steps)
 
     @torch.no_grad()
     def step(self, gradients: Tensors) -> None:

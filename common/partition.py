@@ -24,10 +24,17 @@ NOBODY = -1
 log = logging.getLogger(__name__)
 
 
-def partition(data: DataSection, labels: npt.NDArray[np.int64], seed: int) -> list[Indices]:
+def partition(
+    data: DataSection,
+    labels: npt.NDArray[np.int64],
+    seed: int,
+    natural: Indices | None = None,
+) -> list[Indices]:
     """The samples of each client, ascending; no sample belongs to two clients.
 
-    Every sample belongs to one, but for "classes": what does not divide equally is left over.
+    Every sample belongs to one, but for three things: what "classes" cannot divide equally,
+    the clients that "natural" does not choose, and what is beyond `max_samples` is left over.
+    `natural` says where the samples of each natural client begin, and ends with their number.
     """
     smallest = smallest_of(data)
     if data.clients * smallest > len(labels):
@@ -36,15 +43,32 @@ def partition(data: DataSection, labels: npt.NDArray[np.int64], seed: int) -> li
             f"as {data.dataset!r} has {len(labels)} samples and each client needs {smallest}"
         )
     rng = generator(seed, "partition")
-    if data.partition == "iid":
-        owners = _equal_owners(data.clients, len(labels), rng)
+    if data.partition == "natural":
+        parts = _natural_parts(data, natural, rng)
+    elif data.partition == "iid":
+        parts = _grouped(_equal_owners(data.clients, len(labels), rng), data.clients)
     else:
-        owners = _skewed_owners(data, labels, rng)
-    left = np.count_nonzero(owners == NOBODY)
+        parts = _grouped(_skewed_owners(data, labels, rng), data.clients)
+    if data.max_samples:
+        parts = [
+            _at_most(part, data.max_samples, generator(seed, "max_samples", client))
+            for client, part in enumerate(parts)
+        ]
+    left = len(labels) - sum(map(len, parts))
     if left:
-        log.info("%d of %d samples are left over and belong to no client", left, len(labels))
-    sizes = np.bincount(owners[owners != NOBODY], minlength=data.clients)
-    return np.split(np.argsort(owners, kind="stable")[left:], np.cumsum(sizes)[:-1])
+        # "classes" leaves over what the user did not ask to leave
+        level = logging.WARNING if data.partition == "classes" else logging.INFO
+        text = "%d of %d samples are left over and belong to no client"
+        log.log(level, text, left, len(labels))
+    return parts
+
+
+def no_natural_clients(dataset: str) -> ConfigError:
+    """What to raise when somebody asks for the natural clients of a dataset without any."""
+    return ConfigError(
+        f"data.partition is 'natural', but {dataset!r} has no clients of its own; "
+        "expected another partition, or the dataset 'shakespeare'"
+    )
 
 
 def split(indices: Indices, ratio: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
@@ -75,6 +99,35 @@ def split_by_class(
             train.append(ours)
             test.append(theirs)
     return np.sort(np.concatenate(train)), np.sort(np.concatenate(test))
+
+
+def _grouped(owners: Indices, clients: int) -> list[Indices]:
+    """The samples of each client, from the owner of each sample."""
+    left = np.count_nonzero(owners == NOBODY)
+    sizes = np.bincount(owners[owners != NOBODY], minlength=clients)
+    return np.split(np.argsort(owners, kind="stable")[left:], np.cumsum(sizes)[:-1])
+
+
+def _natural_parts(
+    data: DataSection, natural: Indices | None, rng: np.random.Generator
+) -> list[Indices]:
+    """The samples of as many natural clients as are wanted, drawn from those large enough."""
+    if natural is None:
+        raise no_natural_clients(data.dataset)
+    enough = np.flatnonzero(np.diff(natural) >= data.min_size)
+    if data.clients > len(enough):
+        raise ConfigError(
+            f"data.clients is {data.clients}; expected at most {len(enough)}, as no more of "
+            f"the {len(natural) - 1} natural clients of {data.dataset!r} have "
+            f"data.min_size = {data.min_size} samples"
+        )
+    chosen = np.sort(rng.choice(enough, data.clients, replace=False))
+    return [np.arange(natural[one], natural[one + 1]) for one in chosen]
+
+
+def _at_most(part: Indices, most: int, rng: np.random.Generator) -> Indices:
+    """The samples a client keeps if it may have no more than `most`."""
+    return part if len(part) <= most else np.sort(rng.choice(part, most, replace=False))
 
 
 def _equal_owners(clients: int, size: int, rng: np.random.Generator) -> Indices:

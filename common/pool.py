@@ -24,6 +24,13 @@ from common.orders import (
     TurnFailed,
 )
 
+# one thread each; and glibc keeps big blocks instead of mapping them anew every step
+TUNING = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "MALLOC_MMAP_THRESHOLD_": "1000000000",
+    "MALLOC_TRIM_THRESHOLD_": "1000000000",
+}
 RELEASE_SECONDS = 1.0  # for the last lines of a process that has ended
 
 
@@ -96,17 +103,11 @@ class Pool:
             return tuple(hand.process.pid for hand in self._hands)
 
     def _hire(self) -> _Hand:
-        # one thread each; and glibc keeps big blocks instead of mapping them anew every step
-        tuning = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        tuning |= {
-            "MALLOC_MMAP_THRESHOLD_": "1000000000",
-            "MALLOC_TRIM_THRESHOLD_": "1000000000",
-        }
         process = subprocess.Popen(
             [sys.executable, "-m", "common.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **tuning},
+            env={**os.environ, **TUNING},
             start_new_session=True,  # Ctrl-C is for whoever employs it
         )
         hand = _Hand(process)

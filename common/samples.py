@@ -1,4 +1,4 @@
-"""Labelled images as they lie on disk and in memory: bytes, not yet normalised; no torch."""
+"""Labelled samples as they lie on disk and in memory: bytes, not yet normalised; no torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ Labels: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """Images [n, channels, height, width] and the class of each."""
+    """Images [n, channels, height, width], or pieces of text [n, characters] in which every
+    byte is the number of a symbol; and the class of each.
+    """
 
     images: Images
     labels: Labels

@@ -52,6 +52,7 @@ def shard_key(data: DataSection, seed: int, *, union: int = 0) -> str:
         data.partition,
         *_skew(data),
         *_parts(data),
+        *(("max_samples", data.max_samples) if data.max_samples else ()),
         *(("share", data.share, data.share_given, data.share_removed) if data.share else ()),
         *(("union", union) if union else ()),
     )
@@ -70,6 +71,8 @@ def _skew(data: DataSection) -> tuple[float, ...]:
             return (data.alpha,)
         case "dirichlet" | "qs" | "lsqs":
             return (data.alpha, data.min_size)
+        case "natural":
+            return (data.min_size,)
 
 
 def _parts(data: DataSection) -> tuple[float | str, ...]:
@@ -162,7 +165,12 @@ def load_rebalanced(folder: Path, client: int, rebalance: Rebalance) -> Rebalanc
 def allotment_of(data: DataSection, dataset: Dataset, seed: int) -> Allotment:
     """Who has which samples of the dataset."""
     return allot(
-        data, dataset.labels, classes=dataset.classes, official=dataset.official, seed=seed
+        data,
+        dataset.labels,
+        classes=dataset.classes,
+        official=dataset.official,
+        seed=seed,
+        natural=dataset.natural,
     )
 
 
@@ -203,6 +211,11 @@ def _make(
 ) -> None:
     dataset = load_dataset(data.dataset)
     allotment = allotment_of(data, dataset, seed)
+    if data.share:
+        log.warning(
+            "data.share: %d samples leave their owners, and each client gets some of them",
+            len(allotment.shared),
+        )
     common: dict[str, Array] = {"sizes": allotment.sizes()}
     if union:
         indices = union_of(allotment, dataset.labels, union, seed)

@@ -31,9 +31,10 @@ def balanced(shares: Table, rows: Table, columns: Table) -> Table:
         if error <= TOLERANCE:
             return table
     raise ConfigError(
-        f"data.alpha: the label shares of {len(rows)} clients still miss their sizes by "
-        f"{error:.2g} of them after {MOST_ITERATIONS} iterations; "
-        "expected a larger data.alpha, other data.clients or another experiment.seed"
+        f"no table of counts fits: the label shares of {len(rows)} clients still miss their "
+        f"sizes by {error:.2g} of them after {MOST_ITERATIONS} iterations; expected a larger "
+        "data.alpha, other data.clients or another experiment.seed; or the partition "
+        "'dirichlet-client', which works with any"
     )
 
 

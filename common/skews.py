@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 
 def smallest_of(data: DataSection) -> int:
     """How many samples every client has at least."""
-    return data.min_size if data.partition in {"dirichlet", "qs", "lsqs"} else SMALLEST
+    floored = {"dirichlet", "qs", "lsqs", "natural"}
+    return data.min_size if data.partition in floored else SMALLEST
 
 
 def dirichlet_per_class(data: DataSection, sizes: Counts, rng: np.random.Generator) -> Counts:
@@ -180,7 +181,11 @@ def _fitted(
 ) -> Counts:
     """Counts with these label and size shares that use every sample of every class."""
     rows = shares / shares.sum() * sizes.sum()
-    table = rounded(balanced(labels, rows, sizes.astype(np.float64)), sizes)
+    try:
+        table = rounded(balanced(labels, rows, sizes.astype(np.float64)), sizes)
+    except ConfigError as error:
+        asked = f"data.partition is {data.partition!r} and data.alpha is {data.alpha:g}"
+        raise ConfigError(f"{asked}, but {error}") from error
     return _topped_up(table.T, smallest_of(data), rng)
 
 

@@ -2,7 +2,7 @@
 
 <folder>/client-<id>/step-<round>/state.safetensors    what the client goes on from
                                   update.safetensors   what goes to the server
-                                  step.json            digests of both, and the L2 counts
+                                  step.json            digests of both, and counts of stage L2
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class StepRecord(Wire, frozen=True, kw_only=True):
     state: Text
     update: Text
     counts: Count | None
+    union: Count | None = None
 
 
 class _StateMeta(Wire, frozen=True, kw_only=True):
@@ -47,7 +48,14 @@ class StepStore:
         self.run = run
 
     def write(
-        self, client: int, number: int, *, state: Arrays, update: bytes, counts: Count | None
+        self,
+        client: int,
+        number: int,
+        *,
+        state: Arrays,
+        update: bytes,
+        counts: Count | None,
+        union: Count | None = None,
     ) -> None:
         """Keep a client's new state and its update together, in one atomic step."""
         kept = encode_tensors(state, _StateMeta(run=self.run, round=number, client=client))
@@ -58,6 +66,7 @@ class StepStore:
             state=blob_digest(kept),
             update=blob_digest(update),
             counts=counts,
+            union=union,
         )
         files = {
             "state.safetensors": kept,

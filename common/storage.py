@@ -75,6 +75,15 @@ def write_atomic(path: Path, data: bytes) -> None:
         sync_folder(path.parent)
 
 
+def move_atomic(written: Path, path: Path) -> None:
+    """Flush a file that is complete and give it its name, in the same folder."""
+    with disk_errors(path):
+        with written.open("r+b") as file:
+            os.fsync(file.fileno())
+        written.replace(path)
+        sync_folder(path.parent)
+
+
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """Create a folder with its files in one step; a folder that is already there stays."""
     with disk_errors(path):

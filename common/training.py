@@ -53,7 +53,7 @@ class TrainingStats:
     steps: int
 
 
-def train(
+def train(  # noqa: PLR0913 - each is a thing of its own
     net: Whole,
     samples: Samples,
     settings: TrainingSection,
@@ -61,18 +61,21 @@ def train(
     plan: Plan = PLAIN,
     *,
     number: int = 1,
+    memory: dict[str, Tensor] | None = None,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> TrainingStats:
     """Train the parts of `net` that the plan names, in place; in evaluation mode afterwards.
 
     `number` is the round, for the decay of the rate; `progress(pass, passes, loss)` hears of
-    every finished pass over the samples. The optimizer starts from nothing in every call.
+    every finished pass over the samples. The optimizer starts from nothing in every call, or
+    from `memory`, in which it then leaves what the next call may start from.
     """
     planned = _planned_steps(len(samples), settings, plan)
     passes = math.ceil(planned / _steps_per_pass(len(samples), settings))
     mean, steps = float("nan"), 0
     with torch_chance_from(rng), _trainable(net, plan.only) as parameters:
         stepper = _Stepper(net, parameters, samples, settings, plan, number)
+        stepper.recall(memory or {})
         for number_of_pass in range(1, passes + 1):
             batches = _batches(rng.permutation(len(samples)), settings.batch_size)
             batches = batches[: planned - steps]
@@ -82,6 +85,8 @@ def train(
             steps += len(batches)
             if progress is not None:
                 progress(number_of_pass, passes, mean)
+        if memory is not None:
+            memory |= stepper.memory()
     return TrainingStats(mean, stepper.steps)
 
 
@@ -109,6 +114,21 @@ class _Stepper:
         if self._inputs.are_features:
             self._loss = _cross_entropy_of_features
         self._optimizers = _optimizers(parameters, settings, plan, number)
+
+    def recall(self, memory: Mapping[str, Tensor]) -> None:
+        """Go on from what an earlier training left behind."""
+        for at, (optimizer, _) in enumerate(self._optimizers):
+            names = sorted((name for name in memory if name.startswith(f"{at}.")), key=_number)
+            if names:
+                optimizer.memory = tuple(memory[name] for name in names)
+
+    def memory(self) -> dict[str, Tensor]:
+        """What the optimizers leave behind."""
+        return {
+            f"{at}.{index}": tensor
+            for at, (optimizer, _) in enumerate(self._optimizers)
+            for index, tensor in enumerate(optimizer.memory)
+        }
 
     def do(self, batches: Sequence[npt.NDArray[np.int64]]) -> float:
         """One step for each batch; the mean loss of their samples."""
@@ -141,6 +161,10 @@ class _Stepper:
             with torch.no_grad():
                 self._plan.after(self._parameters, dict(names))
         return loss.detach()
+
+
+def _number(name: str) -> int:
+    return int(name.partition(".")[2])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,7 +249,12 @@ def mean_loss(net: Whole, samples: Samples, batch: int = 100) -> float:
 
 
 def normalised(images: Images) -> Tensor:
-    """Bytes 0..255 as float32 between -1 and 1, in memory of their own."""
+    """Bytes 0..255 as float32 between -1 and 1, in memory of their own.
+
+    Text [n, characters] holds numbers of symbols, which stay as they are.
+    """
+    if images.ndim == 2:
+        return torch.tensor(images, dtype=torch.int64, device=device())
     values = torch.tensor(images, dtype=torch.float32, device=device())
     return values.div_(255).sub_(0.5).div_(0.5)
 
@@ -239,13 +268,13 @@ def use_one_thread() -> None:
 def _trainable(net: Whole, only: Sequence[str]) -> Iterator[dict[str, Tensor]]:
     """The parameters of these parts by name; within, no other parameter needs a gradient.
 
-    Within, the network is in training mode, too; afterwards it is in evaluation mode.
+    Within, these parts are in training mode, too; afterwards all is in evaluation mode.
     """
     before = {name: value.requires_grad for name, value in net.named_parameters()}
     parameters = dict(net.named_parameters())
     for name, parameter in parameters.items():
         parameter.requires_grad_(part_of(name) in only)
-    net.train()
+    net.train_only(only)
     try:
         yield {name: value for name, value in parameters.items() if part_of(name) in only}
     finally:

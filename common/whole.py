@@ -4,7 +4,7 @@ head, and tensors that belong to no network."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Literal, cast
 
 import torch
@@ -60,6 +60,14 @@ class Whole(nn.Module):
         """One array by its name."""
         home, _, last = name.rpartition(".")
         return cast("Tensor", getattr(self.get_submodule(home), last))
+
+    def train_only(self, only: Collection[str]) -> None:
+        """Training mode, in which running statistics of all other parts stay as they are."""
+        self.train()
+        for name, part in self.named_children():
+            for module in part.modules():
+                if name not in only and isinstance(module, nn.modules.batchnorm._NormBase):
+                    module.eval()
 
     @property
     def has_fixed_features(self) -> bool:

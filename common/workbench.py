@@ -23,7 +23,7 @@ from common.algorithms.base import (
     Loss,
     Predictor,
 )
-from common.arrays import Array, Arrays
+from common.arrays import Array, Arrays, from_under, parts, under
 from common.blueprint import (
     algorithm_of,
     first_model,
@@ -35,7 +35,6 @@ from common.blueprint import (
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment, TrainingSection
 from common.device import device
-from common.encodings import difference
 from common.messages import ClientMetrics, Count, Stage
 from common.networks import Network, extract, load
 from common.optimizers import learning_rate
@@ -48,6 +47,7 @@ from common.steps import StepStore
 from common.training import Plan, count_correct, mean_loss, train
 from common.whole import Whole
 
+MEMORY = "optimizer"  # the part of a client's state that its optimizers remember
 Progress = Callable[[int, int, float], None]
 
 
@@ -103,13 +103,14 @@ class Workbench:
         weights = self._weights(Path(order.download))
         bench = self._client(client, number, progress)
         state = self._state(bench, order.base, weights)
-        download = weights
         if order.private:
-            download = {**weights, **self._read(Path(order.private))}
-        trained = self.algorithm.client_update(bench, state, download)
-        counts = None
+            weights = {**weights, **self._read(Path(order.private))}
+        trained = self.algorithm.client_update(bench, state, weights)
+        counts = union = None
         if "L2" in self.experiment.evaluation.stages:
-            counts = _count(trained.personal, bench.shard)
+            counts = _count(trained.personal, bench.shard.test)
+            if bench.shard.union is not None:
+                union = _count(trained.personal, bench.shard.union)
         meta = UpdateMeta(
             run=self.run,
             round=number,
@@ -120,11 +121,11 @@ class Workbench:
             loss=trained.loss,
             values=dict(trained.values),
         )
-        encoding, arrays = self.experiment.communication.encoding, trained.arrays
-        if encoding != "float32":
-            arrays = difference(arrays, weights)
-        update = encode_tensors(arrays, meta, encoding)
-        self._steps.write(client, number, state=trained.state, update=update, counts=counts)
+        update = encode_tensors(trained.arrays, meta, self.experiment.communication.encoding)
+        state = {**trained.state, **bench.memory}
+        self._steps.write(
+            client, number, state=state, update=update, counts=counts, union=union
+        )
         return TurnResult(trained.loss, bench.samples, len(update))
 
     def test(self, order: Turn) -> ClientMetrics:
@@ -133,25 +134,50 @@ class Workbench:
         weights = self._weights(Path(order.download))
         bench = self._client(client, number, _no_progress)
         state = self._state(bench, order.base, weights)
-        wanted = self.experiment.evaluation.stages
+        models = self.algorithm.stages(bench, state, weights)
+        counts = self._counts(models, bench.shard.test)
+        union: dict[Stage, Count] = {}
+        if bench.shard.union is not None and self._union_is_due(number):
+            own: dict[Stage, Predictor] = {**models}
+            own.pop("G", None)
+            union = self._counts(own, bench.shard.union)
+        if order.base is not None:
+            last = self._steps.record(client, order.base)
+            if last.counts is not None:
+                counts["L2"] = last.counts
+            if last.union is not None and self._union_is_due(number):
+                union["L2"] = last.union
+        return ClientMetrics(
+            run=self.run, round=number, client=client, counts=counts, union=union
+        )
+
+    def _union_is_due(self, number: int) -> bool:
+        every, rounds = (
+            self.experiment.evaluation.union_every,
+            self.experiment.experiment.rounds,
+        )
+        return (number - 1) % every == 0 or number > rounds
+
+    def _counts(
+        self, models: Mapping[Stage, Predictor], samples: Samples
+    ) -> dict[Stage, Count]:
+        """Counts for each stage that is wanted; a model of two stages is tested once."""
         known: dict[int, Count] = {}
         counts: dict[Stage, Count] = {}
-        for stage, predictor in self.algorithm.stages(bench, state, weights).items():
-            if stage not in wanted:
-                continue
-            if id(predictor) not in known:
-                known[id(predictor)] = _count(predictor, bench.shard)
-            counts[stage] = known[id(predictor)]
-        base = order.base
-        last = self._steps.record(client, base).counts if base is not None else None
-        if last is not None:
-            counts["L2"] = last
-        return ClientMetrics(run=self.run, round=number, client=client, counts=counts)
+        for stage, predictor in models.items():
+            if stage in self.experiment.evaluation.stages:
+                if id(predictor) not in known:
+                    known[id(predictor)] = _count(predictor, samples)
+                counts[stage] = known[id(predictor)]
+        return counts
 
     def _state(self, bench: _BenchClient, base: int | None, weights: Arrays) -> Arrays:
+        """What the client goes on from; what its optimizers remember is for it alone."""
         if base is None:
             return self.algorithm.client_init(bench, weights)
-        return self._steps.state(bench.number, base)
+        kept = self._steps.state(bench.number, base)
+        bench.memory = parts(kept, [MEMORY])
+        return {name: array for name, array in kept.items() if name not in bench.memory}
 
     def _client(self, client: int, number: int, progress: Progress) -> _BenchClient:
         if self._shard is None or self._shard[0] != client:
@@ -175,11 +201,18 @@ class Workbench:
         """The one network in memory (and what the algorithm adds to it) with these arrays."""
         names = tuple(sorted(arrays))
         if names not in self._nets:
-            self._nets[names] = Whole(self._network, arrays, self.algorithm.copies)
+            with torch.inference_mode(mode=False):  # a test may come first, training later
+                self._nets[names] = Whole(self._network, arrays, self.algorithm.copies)
         if self._loaded is not arrays:
             load(self._nets[names], arrays)
             self._loaded = arrays
         return self._nets[names]
+
+    def net_to_train(self, arrays: Arrays) -> Whole:
+        """The same, to be changed: unless `trained` is called, nobody knows what is in it."""
+        net = self.net(arrays)
+        self._loaded = None
+        return net
 
     def trained(self, net: Whole) -> dict[str, Array]:
         """What a training in place has made of the network."""
@@ -200,6 +233,7 @@ class _BenchClient:
         self._bench = bench
         self._progress = progress
         self._rebalanced: Rebalanced | None = None
+        self.memory: dict[str, Array] = {}
 
     @property
     def rounds(self) -> int:
@@ -258,16 +292,24 @@ class _BenchClient:
         after: After | None = None,
         purpose: str = "shuffle",
     ) -> LocalModel:
-        net, seed = self._bench.net(arrays), self._bench.experiment.experiment.seed
+        net, seed = self._bench.net_to_train(arrays), self._bench.experiment.experiment.seed
+        settings = self.training if settings is None else settings
+        word, memory = f"{MEMORY}.{purpose}", None
+        if settings.optimizer_state == "keep":
+            memory = dict(self.tensors(from_under(word, self.memory)))
         stats = train(
             net,
             self.data if samples is None else samples,
-            self.training if settings is None else settings,
+            settings,
             generator(seed, purpose, self.round, self.number),
             Plan(tuple(only), epochs, steps, special or {}, loss, extra, after),
             number=self.round,
+            memory=memory,
             progress=self._progress,
         )
+        if memory is not None:
+            kept = {name: tensor.cpu().numpy().copy() for name, tensor in memory.items()}
+            self.memory |= under(word, kept)
         return LocalModel(self._bench.trained(net), stats.loss, stats.steps)
 
     def tensors(self, arrays: Arrays) -> dict[str, Tensor]:
@@ -288,8 +330,8 @@ def _network(experiment: Experiment) -> nn.Module:
     return Network(spec_of(experiment)).to(device())
 
 
-def _count(predictor: Predictor, shard: Shard) -> Count:
-    return Count(correct=count_correct(predictor, shard.test), total=len(shard.test))
+def _count(predictor: Predictor, samples: Samples) -> Count:
+    return Count(correct=count_correct(predictor, samples), total=len(samples))
 
 
 def _no_progress(_epoch: int, _epochs: int, _loss: float) -> None:

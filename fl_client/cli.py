@@ -6,7 +6,7 @@ import signal
 
 import click
 
-from common.cli import Commands, set_up_logging, version_option
+from common.cli import Commands, log_options, set_up_logging, version_option
 from common.notify import notifier_from
 from common.storage import FolderLock
 from fl_client.cli_doctor import doctor
@@ -27,9 +27,8 @@ def main() -> None:
 
 @main.command()
 @board_options
-@click.option("-v", "--verbose", count=True, help="Log every message.")
-@click.option("-q", "--quiet", is_flag=True, help="Log only warnings.")
-def run(verbose: int, quiet: bool, **options: object) -> None:
+@log_options
+def run(verbose: int, quiet: bool, log_format: str, **options: object) -> None:
     """Wait for experiments and take part in them, for ever.
 
     Runs until Ctrl-C or SIGTERM. What the clients know is kept in the state folder, so a
@@ -40,7 +39,7 @@ def run(verbose: int, quiet: bool, **options: object) -> None:
       fl-client run --credentials pi-1.toml
       fl-client run --board pi-1 --clients 0-2
     """
-    set_up_logging(-1 if quiet else verbose)
+    set_up_logging(-1 if quiet else verbose, log_format)
     settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them
     with FolderLock(settings.state, f"the daemon of board {settings.board!r}"):
         daemon = Daemon(settings, next_identity(settings.state), notifier_from())

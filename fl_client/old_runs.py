@@ -1,4 +1,4 @@
-"""Room on a board's disk: only the newest runs' states are kept."""
+"""What a board keeps of runs that are over: little, since its disk is small."""
 
 from __future__ import annotations
 

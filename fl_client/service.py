@@ -13,7 +13,7 @@ import msgspec
 
 from common import VERSION
 from common.address import Address, probe
-from common.blueprint import algorithm_of, participants_of
+from common.blueprint import algorithm_of, keeps_state, participants_of
 from common.codec import cut
 from common.config import Experiment
 from common.dropped import Dropped
@@ -69,6 +69,7 @@ from fl_client.agent_state import (
     UpdateStreamed,
 )
 from fl_client.downloads import Downloads
+from fl_client.gauges import Gauges
 from fl_client.identity import Identity
 from fl_client.old_runs import forget_old_runs
 
@@ -124,6 +125,7 @@ class Daemon:
         )
         self._herald.use(self._link)
         self._pool = Pool(settings.workers, self._link.post)
+        self._gauges = Gauges(settings.state)
 
     def stop(self) -> None:
         """Ask the daemon to end; may be called from a signal handler."""
@@ -136,6 +138,7 @@ class Daemon:
         finally:
             self._notifier.stopping()
             self._pool.release()
+            self._gauges.close()
             self._herald.say_farewell()
             self._link.close()
 
@@ -155,6 +158,8 @@ class Daemon:
                 self._step(StepLost(client, number, time.monotonic()))
             if time.monotonic() - ticked >= TICK_SECONDS:
                 ticked = time.monotonic()
+                self._herald.measure(self._gauges.telemetry)
+                self._gauges.tick(self._jobs)
                 if self._herald.tick():
                     self._begin()
                 self._step(Tick(ticked))
@@ -245,7 +250,8 @@ class Daemon:
                     log.error("client %d, round %d: %s", job.client, job.round, problem)
                 self._step(JobFailed(job, problem, now))
             case TurnDone(job=number) if number in self._jobs:
-                self._take_done(self._jobs.pop(number), item, now)
+                joules = self._gauges.ended(number, self._jobs)
+                self._take_done(self._jobs.pop(number), item, joules, now)
 
     def _take_prepared(self, run: str, problem: str, now: float) -> None:
         if self._preparing is None or self._preparing[0].run != run:
@@ -259,18 +265,10 @@ class Daemon:
         self._complain("")
         self._store = store
         algorithm = algorithm_of(experiment)
-        self._step(
-            Opened(
-                run,
-                store.scan(),
-                algorithm.coupled,
-                now,
-                algorithm.stateful,
-                algorithm.private is not None,
-            )
-        )
+        stateful, private = keeps_state(experiment), algorithm.private is not None
+        self._step(Opened(run, store.scan(), algorithm.coupled, now, stateful, private))
 
-    def _take_done(self, job: Job, done: TurnDone, now: float) -> None:
+    def _take_done(self, job: Job, done: TurnDone, joules: float | None, now: float) -> None:
         if done.metrics is not None:
             self._step(Tested(job, done.metrics, now))
             return
@@ -280,6 +278,7 @@ class Daemon:
             seconds=done.seconds,
             bytes=done.bytes,
             samples=done.samples,
+            joules=joules,
         )
         log.info("client %d, round %d: trained in %.1f s", job.client, job.round, done.seconds)
         self._step(Trained(job, info, now))
@@ -317,7 +316,8 @@ class Daemon:
             case SendUpdate(client, number):
                 self._link.stream(f"{client} {number}", self._packets(client, number))
             case Publish(message):
-                self._link.publish(packet(self._settings.federation, message))
+                stamped = self._gauges.stamp(message)
+                self._link.publish(packet(self._settings.federation, stamped))
             case Prune(client, keep):
                 assert self._store is not None
                 self._store.prune(client, keep)
@@ -352,6 +352,7 @@ class Daemon:
 
     def _start(self, job: Job) -> None:
         assert self._store is not None
+        self._gauges.tick(self._jobs)
         self._next_job += 1
         self._jobs[self._next_job] = job
         run, private = self._store.run, ""
@@ -375,13 +376,13 @@ class Daemon:
         if store is None:
             return
         try:
-            blob = store.update(client, number)
+            blob, digest = store.update(client, number), store.record(client, number).update
         except StoreError as error:
             log.warning("discarded a step: %s", error)
             store.prune(client, store.rounds(client) - {number})
             self._lost.append((client, number))
             return
-        for chunk in cut(blob, run=store.run, number=number, client=client):
+        for chunk in cut(blob, run=store.run, number=number, client=client, digest=digest):
             yield packet(self._settings.federation, chunk)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -22,10 +23,19 @@ from fl_server.cli_options import (
     overrides_option,
     place_options,
     run_option,
+    web_option,
 )
+from fl_server.cli_report import report
+from fl_server.cli_sweep import sweep
+from fl_server.cli_train import algorithms, central
+from fl_server.cli_watch import status, watch
+from fl_server.web import read_place
 
 
-@click.group(cls=Commands, commands=[data])
+@click.group(
+    cls=Commands,
+    commands=[data, central, algorithms, report, sweep, watch, status],
+)
 @version_option()
 def main() -> None:
     """The coordinator side of fedbed: runs federated-learning experiments.
@@ -40,6 +50,7 @@ def main() -> None:
 @overrides_option
 @broker_options
 @run_option
+@web_option
 @place_options
 def run(
     file: Path,
@@ -48,8 +59,8 @@ def run(
     credentials: Path | None,
     federation: str | None,
     name: str | None,
-    runs: Path,
-    plain: bool,
+    web: str | None,
+    place: launch.Place,
 ) -> None:
     """Run an experiment on the boards that are connected to a broker.
 
@@ -60,7 +71,7 @@ def run(
     experiment = load_experiment(file, overrides)
     reached = reach(broker, credentials, federation, "coordinator")
     probe(reached.address)  # before a run folder is made
-    place = launch.Place(runs, plain)
+    place = _with_page(place, web)
     store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.run(place, store, reached.address, reached.federation))
 
@@ -70,6 +81,7 @@ def run(
 @click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
               help="How long to wait for a broker that does not answer.")  # fmt: skip
 @broker_options
+@web_option
 @place_options
 def resume(
     name: str,
@@ -77,15 +89,15 @@ def resume(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
-    runs: Path,
-    plain: bool,
+    web: str | None,
+    place: launch.Place,
 ) -> None:
     """Go on with a run that was interrupted, killed or unplugged.
 
     \b
     Example: fl-server resume demo-3 --credentials server.toml
     """
-    place = launch.Place(runs, plain)
+    place = _with_page(place, web)
     store = launch.find_run(place, Path(name).name)
     reached = reach(broker, credentials, federation, "coordinator")
     probe(reached.address, patience=wait)
@@ -102,6 +114,7 @@ def resume(
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
               help="Let things go wrong as this script says (see docs/faults.md).")  # fmt: skip
 @run_option
+@web_option
 @place_options
 def lab(
     file: Path,
@@ -110,8 +123,8 @@ def lab(
     workers: int,
     faults: Path | None,
     name: str | None,
-    runs: Path,
-    plain: bool,
+    web: str | None,
+    place: launch.Place,
 ) -> None:
     """Run an experiment on this machine: a private broker, boards as processes, and all.
 
@@ -122,10 +135,10 @@ def lab(
     experiment = load_experiment(file, overrides)
     require_dataset(experiment.data.dataset)
     script = launch.read_script(faults, boards, experiment.data.clients) if faults else None
-    place = launch.Place(runs, plain)
+    place = _with_page(place, web)
     store = launch.find_or_create(place, experiment, name)
     if script is not None:
-        _exit(finished=launch.faulty_lab(store, script, boards=boards, workers=workers))
+        _exit(finished=launch.faulty_lab(place, store, script, boards=boards, workers=workers))
     _exit(finished=launch.lab(place, store, boards=boards, workers=workers))
 
 
@@ -141,8 +154,7 @@ def simulate(
     overrides: tuple[str, ...],
     processes: int,
     name: str | None,
-    runs: Path,
-    plain: bool,
+    place: launch.Place,
 ) -> None:
     """Run an experiment without a broker; gives the same bits as over the wire.
 
@@ -150,7 +162,6 @@ def simulate(
     Example: fl-server simulate examples/demo.toml --processes 2
     """
     experiment = load_experiment(file, overrides)
-    place = launch.Place(runs, plain)
     launch.require_data(place, experiment)
     store = launch.find_or_create(place, experiment, name)
     _exit(finished=launch.simulate(place, store, processes=processes))
@@ -185,6 +196,10 @@ def check(file: Path, overrides: tuple[str, ...]) -> None:
     Example: fl-server check examples/demo.toml
     """
     click.echo(write_text(load_experiment(file, overrides)), nl=False)
+
+
+def _with_page(place: launch.Place, web: str | None) -> launch.Place:
+    return place if web is None else dataclasses.replace(place, web=read_place(web))
 
 
 def _exit(*, finished: bool) -> None:

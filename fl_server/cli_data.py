@@ -87,7 +87,9 @@ def show(file: Path, overrides: tuple[str, ...], out: Path | None, rebalanced: b
 
 def _summary(counts: Counts, *, rebalanced: bool) -> str:
     sizes, classes = counts.sum(1), (counts > 0).sum(1)
-    what = "rebalanced samples (not augmented)" if rebalanced else "samples to train"
+    what = (
+        "rebalanced samples (in brackets: not augmented)" if rebalanced else "samples to train"
+    )
     return (
         f"{sizes.sum():,} {what}\neach client: {sizes.min():,} to {sizes.max():,} "
         f"(median {np.median(sizes):,.0f}) of {classes.min()} to {classes.max()} classes"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
+
+from common.cli import log_options, set_up_logging
+from fl_server import launch
+from fl_server.dashboard import Style
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,10 +34,9 @@ overrides_option = click.option(
     "--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE",
     help="Change a setting of the file (may be repeated).",
 )  # fmt: skip
-place_options = together(
-    click.option("--runs", type=click.Path(path_type=Path), default="runs", show_default=True,
-                 metavar="DIR", help="Where run folders are kept."),
-    click.option("--plain", is_flag=True, help="Lines instead of the live screen."),
+runs_option = click.option(
+    "--runs", type=click.Path(path_type=Path), default="runs", show_default=True,
+    metavar="DIR", help="Where run folders are kept.",
 )  # fmt: skip
 run_option = click.option(
     "--run", "name", metavar="NAME", help="Name of the run; an unfinished one is resumed."
@@ -45,3 +49,33 @@ broker_options = together(
     click.option("--federation",
                  help="First level of all topics.  [default: the credentials', or fl]"),
 )  # fmt: skip
+web_option = click.option(
+    "--web", is_flag=False, flag_value="127.0.0.1:8765", default=None, metavar="[HOST:PORT]",
+    help="Serve a page for browsers; beyond this machine its URL has a token.",
+)  # fmt: skip
+
+
+def place_options(function: F) -> F:
+    """Where runs are kept and how they are shown; the command gets it as `place`."""
+    plain = click.option("--plain", is_flag=True, help="Lines instead of the live screen.")
+    board = click.option("--tensorboard", is_flag=True,
+                         help="Also write event files for TensorBoard.")  # fmt: skip
+
+    @functools.wraps(function)
+    def command(
+        *,
+        runs: Path,
+        plain: bool,
+        tensorboard: bool,
+        verbose: int,
+        quiet: bool,
+        log_format: str,
+        **others: object,
+    ) -> object:
+        if verbose or log_format == "json":  # a run tells its story itself
+            set_up_logging(verbose - 1, log_format)
+        style: Style = "json" if log_format == "json" else "plain" if plain else "screen"
+        place = launch.Place(runs, "quiet" if quiet and style != "json" else style, tensorboard)
+        return function(place=place, **others)
+
+    return cast("F", together(runs_option, plain, board, log_options)(command))

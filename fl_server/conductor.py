@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from common.blueprint import participants_of
 from common.config import Experiment
-from common.messages import CurrentRound, Selected, TrainEnd
+from common.messages import CurrentRound, Info, Selected, TrainEnd
 from common.ration import Ration
 from fl_server import rounds
 from fl_server.keeper import Keeper
@@ -31,6 +31,7 @@ from fl_server.round_state import (
     SendWeights,
     State,
     Tell,
+    Working,
 )
 from fl_server.selection import chances_of
 
@@ -94,6 +95,27 @@ class Conductor:
             participants=len(self.policy.participants),
             incarnation=self.state.incarnation,
         )
+        for text in self.keeper.notes:
+            self.tell("start", text=text)
+
+    def note_trained(self, info: Info) -> None:
+        """How long a training of this round took, and where; each counts once."""
+        phase, tally = self.state.phase, self.keeper.tally
+        if info.state != "trained" or not isinstance(phase, Working):
+            return
+        if info.round != phase.number or info.client not in phase.selected:
+            return
+        if info.client not in tally.trained:
+            seconds = round(info.seconds or 0.0, 3)
+            tally.trained[info.client] = seconds
+            self.tell(
+                "trained",
+                board=info.board,
+                client=info.client,
+                round=info.round,
+                seconds=seconds,
+                samples=info.samples,
+            )
 
     def _perform(self, action: Action) -> None:
         match action:

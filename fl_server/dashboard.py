@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
+import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -16,8 +18,10 @@ from rich.text import Text
 
 from common.ids import show_ids
 from fl_server.faulty_lab import Recovery
-from fl_server.view import BoardView, View
+from fl_server.summary import Summary
+from fl_server.view import LOUD, BoardView, View
 
+Style: TypeAlias = Literal["screen", "plain", "quiet", "json"]
 BARS = "▁▂▃▄▅▆▇█"
 COLOURS = {
     "training": "cyan",
@@ -28,7 +32,9 @@ COLOURS = {
     "lost": "bold red",
     "missing": "yellow",
 }
+LIVE_ONLY = ("info", "presence", "tested")
 _SHOWN_BOARDS = 16
+_SHOWN_NOTES = 6
 
 
 class Screen:
@@ -87,11 +93,40 @@ class Lines:
         pass
 
 
-def make_display(title: str, *, plain: bool) -> Screen | Lines:
+class Records(Lines):
+    """The same for machines: one JSON object per happening."""
+
+    def observe(self, fact: Mapping[str, Any]) -> None:
+        """Take a fact and write it, unless it is only for the live screen."""
+        self.view = self.view.after(fact)
+        if fact["event"] not in LIVE_ONLY:
+            self._write(fact)
+
+    def say(self, text: str) -> None:
+        """One object below everything."""
+        self._write({"event": "said", "text": text, "time": round(time.time(), 3)})
+
+    def _write(self, fact: Mapping[str, Any]) -> None:
+        self._console.out(msgspec.json.encode(fact).decode(), highlight=False)
+
+
+class Warnings(Lines):
+    """Only what a person has to know, and the end."""
+
+    def observe(self, fact: Mapping[str, Any]) -> None:
+        """Take a fact; say it only if something went wrong or everything is over."""
+        if fact["event"] in LOUD or fact["event"] in ("finished", "interrupted"):
+            super().observe(fact)
+        else:
+            self.view = self.view.after(fact)
+
+
+def make_display(title: str, style: Style) -> Screen | Lines:
     """A live screen where somebody looks at one, lines otherwise."""
-    if plain or not Console().is_terminal:
-        return Lines(title)
-    return Screen(title)
+    if style == "screen" and Console().is_terminal:
+        return Screen(title)
+    kinds = {"json": Records, "quiet": Warnings}
+    return kinds.get(style, Lines)(title)
 
 
 def describe(view: View, fact: Mapping[str, Any]) -> str:
@@ -118,7 +153,8 @@ def describe(view: View, fact: Mapping[str, Any]) -> str:
                 f"{percent(fact['accuracy_l2'])} after own training"
             )
         case "finished":
-            return f"{fact['reason']}; model {fact['digest']}"
+            model = f"; model {fact['digest']}" if fact.get("digest") else ""
+            return f"{fact['reason']}{model}"
         case "interrupted":
             return "interrupted"
         case "broker_up":
@@ -140,7 +176,7 @@ def _left(view: View) -> str:
 def draw(view: View, now: float) -> RenderableType:
     """Everything at a glance."""
     parts = [_progress(view, now), _boards(view, now), _accuracy(view), _traffic(view)]
-    for note in view.notes:
+    for note in view.notes[-_SHOWN_NOTES:]:
         style = "yellow" if note.loud else "dim"
         parts.append(Text(f"  {_clock(note.time)}  {note.text}", style=style))
     return Panel(Group(*parts), title=f"[bold]{view.title}", title_align="left")
@@ -167,7 +203,7 @@ def _boards(view: View, now: float) -> RenderableType:
     for name in ("board", "state", "clients"):
         table.add_column(name)
     table.add_column("now", ratio=1)
-    for name in ("updates", "seen"):
+    for name in ("hardware", "updates", "seen"):
         table.add_column(name, justify="right")
     names = sorted(view.boards, key=lambda name: (view.boards[name].here, _natural(name)))
     for name in names[:_SHOWN_BOARDS]:
@@ -176,12 +212,26 @@ def _boards(view: View, now: float) -> RenderableType:
         sent = f"{len(mine & view.safe)}/{len(mine)}" if mine else "-"
         state = Text(board.doing, style=COLOURS.get(board.doing, ""))
         seen = f"{max(0.0, now - board.seen):.0f} s" if board.seen else "-"
-        table.add_row(name, state, show_ids(board.clients), _doing(board), sent, seen)
+        clients, hardware = show_ids(board.clients), _hardware(board)
+        table.add_row(name, state, clients, _doing(board), hardware, sent, seen)
     if len(names) > _SHOWN_BOARDS:
-        table.add_row(f"+{len(names) - _SHOWN_BOARDS} more", "", "", "", "", "")
+        table.add_row(f"+{len(names) - _SHOWN_BOARDS} more")
     if not names:
-        table.add_row(Text("no board yet", style="yellow"), "", "", "", "", "")
+        table.add_row(Text("no board yet", style="yellow"))
     return table
+
+
+def _hardware(board: BoardView) -> Text:
+    """Temperature and memory, as far as the board has told them."""
+    told = board.telemetry
+    words = []
+    if told.get("throttled"):
+        words.append("throttled")
+    if told.get("celsius") is not None:
+        words.append(f"{told['celsius']:.0f} °C")
+    if told.get("memory_total"):
+        words.append(f"{100 * told.get('memory_used', 0) / told['memory_total']:.0f} % mem")
+    return Text(" ".join(words), style="yellow" if told.get("throttled") else "dim")
 
 
 def _doing(board: BoardView) -> Text:
@@ -251,10 +301,41 @@ def show_summary(view: View) -> None:
     """Print the table and where everything is."""
     console = Console(highlight=False, soft_wrap=True)
     console.print(summary(view))
+    for line in _in_words(Path(view.folder)):
+        console.print(line)
     if view.refused:
         counts = ", ".join(f"{board} {n:,}" for board, n in sorted(view.refused.items()))
         console.print(f"messages dropped or rejected, per board: {counts}")
     console.print(f"results: {view.folder}/ (metrics.jsonl, events.jsonl, model.safetensors)")
+
+
+def show_status(view: View) -> None:
+    """Print how things are, once."""
+    console = Console(highlight=False)
+    if not view.run:
+        console.print("no experiment was ever started here", markup=False)
+    console.print(draw(view, time.time()))
+
+
+def _in_words(folder: Path) -> list[str]:
+    """The summary of the whole run in a few lines, also of what an earlier start has done."""
+    found = msgspec.json.decode((folder / "summary.json").read_bytes(), type=Summary)
+    named = {
+        "global": "accuracy_global",
+        "personal": f"accuracy_{found.personal_stage.lower()}",
+    }
+    parts = [
+        f"{name} {percent(figure.best)} (round {figure.best_round})"
+        for name, metric in named.items()
+        if (figure := found.figures.get(metric)) is not None
+    ]
+    ratio = f"; log10(global/personal) = {found.overall.value:+.3f}" if found.overall else ""
+    cost = found.cost
+    return [
+        f"best: {', '.join(parts) or 'nothing was tested'}{ratio}",
+        f"cost: {size(cost.bytes_up)} up, {size(cost.bytes_down)} down, "
+        f"{duration(cost.seconds)} in rounds, {duration(cost.train_seconds)} of training",
+    ]
 
 
 def _thinned(lines: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:

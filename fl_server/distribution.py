@@ -82,6 +82,7 @@ def title_of(data: DataSection) -> str:
         "classes": f"{data.classes_per_client} classes each",
         "dirichlet": f"Dirichlet({data.alpha:g})",
         "dirichlet-client": f"Dirichlet({data.alpha:g}) per client",
+        "natural": "natural clients",
     }
     how = words.get(data.partition, f"{data.partition.upper()}({data.alpha:g})")
     return f"{data.dataset}, {data.clients} clients, {how}"

@@ -12,9 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
+import msgspec
+import numpy as np
+
 from common.algorithms.base import Update
 from common.arrays import Array, Arrays, digest
-from common.blueprint import algorithm_of, first_model, server_of
+from common.blueprint import algorithm_of, server_of
 from common.codec import (
     ModelMeta,
     UpdateMeta,
@@ -24,16 +27,20 @@ from common.codec import (
     encode_tensors,
 )
 from common.config import Experiment
-from common.encodings import restored
 from common.errors import ProtocolError, StrayUpdateError
 from common.journal import Journal, read_records
-from common.messages import ClientMetrics
+from common.messages import ClientMetrics, Info
 from common.storage import write_atomic
 from fl_server.round_state import Close, Open
+from fl_server.start import starting_model
 from fl_server.store import CheckpointMeta, RunStore
+from fl_server.summary import summarize
 from fl_server.tally import Tally, mean_loss, mean_values
 
+RECENT_BYTES = 48 * 1024**2  # of updates that aggregation need not read again
 Line = dict[str, Any]  # one JSON object of metrics.jsonl
+BY_CLIENT = "by_client"  # in a checkpoint, the line of clients.jsonl goes with that of metrics
+SUMMARY = "summary.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,7 @@ class Keeper:
         self.store = store
         self.experiment = experiment
         self.tally = Tally()
+        self.notes: tuple[str, ...] = ()  # about the first model
         self._opened = 0
         self._samples: dict[int, int] = {}  # what each client said first
         self._algorithm = algorithm_of(experiment)
@@ -60,14 +68,20 @@ class Keeper:
         self._base: tuple[int, Arrays] | None = None
         self._metrics = Journal(store.folder / "metrics.jsonl")
         self._written = {line["round"] for line in read_records(self._metrics.path)}
+        self._clients = Journal(store.folder / "clients.jsonl")
+        self._told = {line["round"] for line in read_records(self._clients.path)}
         self.events = Journal(store.folder / "events.jsonl")
         self._state, self._meta = self._load()
+        expected = self._algorithm.expects(server_of(experiment), self._broadcast)
+        self._expected = {name: _outline(array) for name, array in expected.items()}
+        self._recent: dict[int, tuple[dict[str, Array], UpdateMeta]] = {}
 
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
         found = self.store.load_checkpoint()
         if found is None:
-            server = server_of(self.experiment)
-            state = self._algorithm.server_init(server, first_model(self.experiment))
+            start = starting_model(self.experiment, self.store.folder)
+            self.notes = start.notes
+            state = self._algorithm.server_init(server_of(self.experiment), start.model)
             meta = CheckpointMeta(
                 run=self.store.run, round=0, accepted={}, record={"round": 0}, previous={}
             )
@@ -122,27 +136,21 @@ class Keeper:
             self._base = (number, decode_tensors(self.download(number), ModelMeta, encoding)[0])
         return self._base[1]
 
-    def decode_update(self, number: int, blob: bytes) -> tuple[dict[str, Array], UpdateMeta]:
-        """An update of the open round; if its encoding loses something, it is a difference."""
-        encoding = self.experiment.communication.encoding
-        arrays, meta = decode_tensors(blob, UpdateMeta, encoding)
-        if encoding != "float32":
-            arrays = restored(arrays, self._sent(number))
-        return arrays, meta
+    def _decode_update(self, blob: bytes) -> tuple[dict[str, Array], UpdateMeta]:
+        return decode_tensors(blob, UpdateMeta, self.experiment.communication.encoding)
 
     @property
     def largest_update(self) -> int:
         """How many bytes an update may have."""
         return 4 * sum(array.nbytes for array in self._expected.values()) + 1024 * 1024
 
-    @property
-    def _expected(self) -> Arrays:
-        return self._algorithm.expects(server_of(self.experiment), self._broadcast)
+    def accept(self, number: int, client: int, blob: bytes, digest: str = "") -> None:
+        """Check an update and keep it for good; ProtocolError if it cannot be used.
 
-    def accept(self, number: int, client: int, blob: bytes) -> None:
-        """Check an update and keep it for good; ProtocolError if it cannot be used."""
+        With its digest given, it is already in the store's file for its parts.
+        """
         self._check_task(number, client, blob)
-        arrays, meta = self.decode_update(number, blob)
+        arrays, meta = self._decode_update(blob)
         check_arrays(arrays, self._expected)
         if not all(math.isfinite(w) and w > 0 for w in meta.weights.values()):
             raise ProtocolError(f"weights {meta.weights} are not positive numbers")
@@ -151,7 +159,24 @@ class Keeper:
         if meta.samples != self._samples.setdefault(client, meta.samples):
             known = self._samples[client]
             raise ProtocolError(f"{meta.samples} samples; the client had {known} before")
-        self.store.save_update(number, client, blob)
+        if digest:
+            self.store.adopt_update(number, client, digest)
+        else:
+            self.store.save_update(number, client, blob)
+        held = sum(a.nbytes for arrays, _ in self._recent.values() for a in arrays.values())
+        if held + len(blob) <= RECENT_BYTES:
+            self._recent[client] = (arrays, meta)
+
+    def update(self, number: int, client: int) -> tuple[dict[str, Array], UpdateMeta]:
+        """A safe update of the open round: from memory if it is still there, else from disk."""
+        if client in self._recent:
+            return self._recent[client]
+        return self._decode_update(self.store.load_update(number, client))
+
+    def note_energy(self, info: Info) -> None:
+        """Take the energy of a client's training in the open round."""
+        if info.joules is not None and info.round == self._opened:
+            self.tally.spend(info.client, info.joules)
 
     def _check_task(self, number: int, client: int, blob: bytes) -> None:
         try:
@@ -167,15 +192,19 @@ class Keeper:
 
     def close_round(self, close: Close, seconds: float) -> Line:
         """Aggregate, checkpoint, write metrics; returns the line of the model just tested."""
-        line = {**self._meta.record, **self.tally.accuracies()}
+        accuracies = self.tally.accuracies(self.experiment.evaluation.epsilon)
+        line = {**self._meta.record, **accuracies}
+        whole = {**line, BY_CLIENT: self.tally.by_client()}
         if close.training:
-            self._aggregate(close, seconds, line)
-        self._append(line)
+            self._aggregate(close, seconds, whole)
+        self._append(whole)
+        self._recent.clear()
         self.store.close_round(close.number)
         return line
 
     def _aggregate(self, close: Close, seconds: float, line: Line) -> None:
         updates = _Updates(self, close.number, close.used)
+        began = time.monotonic()
         if close.used:
             server = server_of(
                 self.experiment, number=close.number, download=self._sent(close.number)
@@ -191,8 +220,11 @@ class Keeper:
             "samples": sum(meta.samples for meta in metas),
             **({"values": values} if (values := mean_values(metas)) else {}),
             "seconds": round(seconds, 3),
+            "train_seconds": round(sum(self.tally.trained.values()), 3),
+            "aggregate_seconds": round(time.monotonic() - began, 3),
             "bytes_up": self.tally.bytes_up,
             "bytes_down": self.tally.bytes_down,
+            "energy_joules": self.tally.energy_joules,
             "time": round(time.time(), 3),
         }
         self._meta = CheckpointMeta(
@@ -205,18 +237,32 @@ class Keeper:
         self.store.save_checkpoint(self._state, self._meta)
         self._download = None
 
-    def _append(self, line: Line) -> None:
-        if line["round"] not in self._written:
+    def _append(self, whole: Line) -> None:
+        """Write what is not yet there: the line of metrics, and the counts behind it."""
+        number = whole["round"]
+        line = {key: value for key, value in whole.items() if key != BY_CLIENT}
+        if number not in self._written:
             self._metrics.append(line, sync=True)
-            self._written.add(line["round"])
+            self._written.add(number)
+        if whole.get(BY_CLIENT) and number not in self._told:
+            self._clients.append({"round": number, "clients": whole[BY_CLIENT]}, sync=True)
+            self._told.add(number)
 
     def finish(self) -> str:
         """Write the final model; returns its digest."""
         model = self._algorithm.global_model(self._state)
         meta = ModelMeta(run=self.store.run, round=self._meta.round)
         write_atomic(self.store.folder / "model.safetensors", encode_tensors(model, meta))
+        summary = summarize(
+            read_records(self._metrics.path), self.experiment.evaluation.personal_stage
+        )
+        write_atomic(self.store.folder / SUMMARY, msgspec.json.encode(summary) + b"\n")
         self.store.mark_finished()
         return digest(model)
+
+    def lines(self) -> list[Line]:
+        """What is known of every finished round, the last one untested as yet."""
+        return [*read_records(self._metrics.path), self.last_record()]
 
     def last_record(self) -> Line:
         """The training record of the last finished round."""
@@ -225,7 +271,13 @@ class Keeper:
     def close(self) -> None:
         """Close the files."""
         self._metrics.close()
+        self._clients.close()
         self.events.close()
+
+
+def _outline(array: Array) -> Array:
+    """Shape and kind of an array, without its memory."""
+    return np.broadcast_to(np.zeros((), array.dtype), array.shape)
 
 
 class _Updates(Sequence[Update]):
@@ -256,8 +308,7 @@ class _Updates(Sequence[Update]):
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
         client = self._clients[index]
-        blob = self._keeper.store.load_update(self._number, client)
-        arrays, meta = self._keeper.decode_update(self._number, blob)
+        arrays, meta = self._keeper.update(self._number, client)
         self._metas[client] = meta
         return Update(client, arrays, meta.weights)
 

@@ -7,7 +7,8 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +20,26 @@ from common.config import Experiment
 from common.datasets import require_dataset
 from common.errors import ConfigError, FedbedError, StoreError, UsageError
 from common.ids import check_name
+from common.logs import HUMAN
 from common.shards import has_shards
 from common.storage import FolderLock
-from fl_server.dashboard import Lines, Screen, make_display, recovery_table, show_summary
+from fl_server import web
+from fl_server.conductor import Fact
+from fl_server.dashboard import (
+    Lines,
+    Screen,
+    Style,
+    make_display,
+    recovery_table,
+    show_summary,
+)
+from fl_server.event_files import EventFile
 from fl_server.faults import Script, parse_script
 from fl_server.faulty_lab import FaultyLab, recoveries
 from fl_server.lab import Lab, share_out
 from fl_server.service import Coordinator, say_end_again
 from fl_server.simulate import Simulation
+from fl_server.start import check_start
 from fl_server.store import RunStore, create_run, free_name, has_run
 
 if sys.version_info >= (3, 11):
@@ -42,10 +55,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where runs are kept and how they are shown."""
+    """Where runs are kept and how they are shown; a sweep shows its runs in its own way."""
 
     runs: Path
-    plain: bool = False
+    style: Style = "screen"
+    tensorboard: bool = False
+    display: Callable[[str], Screen | Lines] | None = None
+    web: web.Place | None = None
 
     @property
     def shards(self) -> Path:
@@ -53,11 +69,25 @@ class Place:
         return self.runs / ".shards"
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Whoever is told of a run's facts."""
+
+    display: Screen | Lines
+    event_file: EventFile | None
+
+    def observe(self, fact: Fact) -> None:
+        self.display.observe(fact)
+        if self.event_file is not None:
+            self.event_file.observe(fact)
+
+
 def find_or_create(place: Place, experiment: Experiment, name: str | None) -> RunStore:
     """A new run, or the unfinished one of that name if it is of the same experiment."""
     wanted = name or free_name(place.runs, experiment.experiment.name)
     check_name(wanted, "--run")
     if not has_run(place.runs, wanted):
+        check_start(experiment)
         return create_run(place.runs, wanted, experiment)
     store = RunStore(place.runs / wanted)
     if store.finished:
@@ -89,14 +119,16 @@ def run(place: Place, store: RunStore, address: Address, federation: str) -> boo
         say_end_again(store, address, federation)
         Lines(store.folder.name).say(f"this run is finished; its results are in {store.folder}")
         return True
-    with _at_work(place, store) as display:
-        coordinator = Coordinator(
-            store, address, federation=federation, observe=display.observe
-        )
-        with _stopped_by_signals(coordinator.stop):
+    with _at_work(place, store) as work:
+        coordinator = Coordinator(store, address, federation=federation, observe=work.observe)
+        with (
+            _shown(place, address, federation, work.observe),
+            _stopped_by_signals(coordinator.stop),
+        ):
             finished = coordinator.run()
     return _conclude(
-        display,
+        place,
+        work,
         finished=finished,
         how=f"fl-server resume {store.folder.name} --runs {place.runs} --broker {address}",
     )
@@ -104,36 +136,59 @@ def run(place: Place, store: RunStore, address: Address, federation: str) -> boo
 
 def lab(place: Place, store: RunStore, *, boards: int, workers: int) -> bool:
     """The whole testbed here; False if it was interrupted."""
-    experiment = store.experiment()
+    clients = participants_of(store.experiment())
     folder = store.folder / "lab"
-    earlier = len(list(folder.glob("b[0-9]*/daemon.json")))
-    if earlier and earlier != min(boards, len(participants_of(experiment))):
-        raise UsageError(f"run {store.folder.name!r} was started with --boards {earlier}")
-    with _at_work(place, store) as display:
-        with Lab(folder, participants_of(experiment), boards, workers) as testbed:
-            coordinator = Coordinator(
-                store, testbed.address, federation="fl", observe=display.observe
-            )
-            with _watched(testbed, coordinator), _stopped_by_signals(coordinator.stop):
-                finished = coordinator.run()
+    check_boards(folder, clients, boards)
+    with _at_work(place, store) as work:
+        with Lab(folder, clients, boards, workers) as testbed:
+            finished = _coordinate(testbed, place, store, work)
         if finished:
-            _keep_only_logs(folder)
+            keep_only_logs(folder)
     again = f"{store.folder}/experiment.toml --run {store.folder.name} --runs {place.runs}"
     how = f"fl-server lab {again} --boards {boards}"
-    return _conclude(display, finished=finished, how=how)
+    return _conclude(place, work, finished=finished, how=how)
 
 
-def faulty_lab(store: RunStore, script: Script, *, boards: int, workers: int) -> bool:
+def run_in(testbed: Lab, place: Place, store: RunStore) -> bool:
+    """A run on the boards of a lab that stays; False if it was interrupted."""
+    with _at_work(place, store) as work:
+        finished = _coordinate(testbed, place, store, work)
+    return _conclude(place, work, finished=finished, how="the same command again")
+
+
+def check_boards(folder: Path, clients: Sequence[int], boards: int) -> None:
+    """Refuse to go on with another number of boards: clients would lose what they know."""
+    earlier = len(list(folder.glob("b[0-9]*/daemon.json")))
+    if earlier and earlier != min(boards, len(clients)):
+        raise UsageError(f"{folder} was started with {earlier} boards; go on with as many")
+
+
+def _coordinate(testbed: Lab, place: Place, store: RunStore, work: _Work) -> bool:
+    coordinator = Coordinator(store, testbed.address, federation="fl", observe=work.observe)
+    with (
+        _shown(place, testbed.address, "fl", work.observe),
+        _watched(testbed, coordinator),
+        _stopped_by_signals(coordinator.stop),
+    ):
+        return coordinator.run()
+
+
+def faulty_lab(
+    place: Place, store: RunStore, script: Script, *, boards: int, workers: int
+) -> bool:
     """The whole testbed here, while a script's faults happen to it; False if interrupted."""
     participants = participants_of(store.experiment())
     folder = store.folder / "lab"
     display = Lines(store.folder.name)
     with Lab(folder, participants, boards, workers, relayed=True) as testbed:
         troubled = FaultyLab(store, testbed, script, display.say)
-        with _stopped_by_signals(troubled.stop):
+        with (
+            _shown(place, testbed.address, "fl", display.observe),
+            _stopped_by_signals(troubled.stop),
+        ):
             finished = troubled.run()
     if finished:
-        _keep_only_logs(folder)
+        keep_only_logs(folder)
     display.show(recovery_table(recoveries(troubled.recovered())))
     return finished
 
@@ -162,31 +217,45 @@ def require_data(place: Place, experiment: Experiment) -> None:
 
 def simulate(place: Place, store: RunStore, *, processes: int) -> bool:
     """The run in this process, without a broker."""
-    with _at_work(place, store) as display:
-        Simulation(
-            store, processes=processes, shards=place.shards, observe=display.observe
-        ).run()
+    with _at_work(place, store) as work:
+        Simulation(store, processes=processes, shards=place.shards, observe=work.observe).run()
         shutil.rmtree(store.folder / "clients", ignore_errors=True)
-    return _conclude(display, finished=True, how="")
+    return _conclude(place, work, finished=True, how="")
 
 
 @contextmanager
-def _at_work(place: Place, store: RunStore) -> Iterator[Screen | Lines]:
+def _at_work(place: Place, store: RunStore) -> Iterator[_Work]:
     """The run's folder locked, its log open, a display on."""
     with FolderLock(store.folder, f"a coordinator of run {store.folder.name!r}"):
         handler = logging.FileHandler(store.folder / "server.log")
-        handler.setFormatter(
-            logging.Formatter("%(asctime)s %(levelname).1s %(name)s: %(message)s")
-        )
+        handler.setFormatter(logging.Formatter(HUMAN))
         root = logging.getLogger()
         root.addHandler(handler)
-        root.setLevel(logging.INFO)
+        root.setLevel(min(root.level, logging.INFO))
+        event_file = EventFile(store.folder, time.time()) if place.tensorboard else None
+        make = place.display or (lambda title: make_display(title, place.style))
         try:
-            with make_display(store.folder.name, plain=place.plain) as display:
-                yield display
+            with make(store.folder.name) as display:
+                yield _Work(display, event_file)
         finally:
             root.removeHandler(handler)
             handler.close()
+            if event_file is not None:
+                event_file.close()
+
+
+@contextmanager
+def _shown(
+    place: Place, address: Address, federation: str, observe: Callable[[Fact], None]
+) -> Iterator[None]:
+    """The run on a web page, if somebody wants that."""
+    if place.web is None:
+        yield
+        return
+    with web.serving(place.web, address, federation) as served:
+        text = f"the page is at {served.url}"
+        observe({"event": "web", "text": text, "time": time.time()})
+        yield
 
 
 @contextmanager
@@ -235,16 +304,19 @@ def _watched(testbed: Lab, coordinator: Coordinator) -> Iterator[None]:
         watcher.join()
 
 
-def _keep_only_logs(folder: Path) -> None:
+def keep_only_logs(folder: Path) -> None:
+    """What only boards need is deleted when nothing is left to do for them."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _conclude(display: Screen | Lines, *, finished: bool, how: str) -> bool:
-    if finished:
-        show_summary(display.view)
-    else:
+def _conclude(place: Place, work: _Work, *, finished: bool, how: str) -> bool:
+    display = work.display
+    if not finished:
         log.info("interrupted")
-        display.say(f"stopped; nothing is lost. Go on with: {how}")
+        if place.display is None:
+            display.say(f"stopped; nothing is lost. Go on with: {how}")
+    elif place.display is None and place.style in ("screen", "plain"):
+        show_summary(display.view)
     return finished

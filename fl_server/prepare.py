@@ -12,6 +12,7 @@ import msgspec
 from common.blueprint import algorithm_of
 from common.config import DataSection, Experiment
 from common.errors import UsageError
+from common.ids import show_ids
 from common.rebalance import Rebalance
 from common.shards import ensure_shards, ensure_shared, shard_key
 from common.storage import disk_errors, write_atomic
@@ -55,6 +56,10 @@ def prepare(experiment: Experiment, folder: Path, clients: Sequence[int]) -> Man
     data, seed = experiment.data, experiment.experiment.seed
     union, rebalance = experiment.evaluation.union_samples, algorithm_of(experiment).rebalance
     key = shard_key(data, seed, union=union)
+    if outside := sorted(set(clients) - set(range(data.clients))):
+        raise UsageError(
+            f"clients {show_ids(outside)} have no data; expected 0-{data.clients - 1}"
+        )
     _refuse_other_content(folder, key)
     made = ensure_shards(folder, data, seed, clients, union=union, rebalance=rebalance)
     if data.share:

@@ -42,6 +42,7 @@ from common.messages import (
 from common.topics import Packet, packet, server_subscriptions, unpack, weights_topic
 from fl_server import rounds
 from fl_server.conductor import Conductor, Observer, policy_of, resume_state
+from fl_server.history import History, both
 from fl_server.keeper import Keeper
 from fl_server.refusals import Refusals
 from fl_server.round_state import (
@@ -94,7 +95,9 @@ class Coordinator:
         )
         policy = policy_of(store.run, experiment)
         state = resume_state(self._keeper, incarnation)
-        self._conductor = Conductor(self._keeper, policy, state, self, observe)
+        self._history = History(self._keeper.lines())
+        watched = both(self._history.observe, observe)
+        self._conductor = Conductor(self._keeper, policy, state, self, watched)
         self._refusals = Refusals(
             federation, self._conductor.tell, lambda client: self._conductor.state.owner(client)
         )
@@ -130,6 +133,7 @@ class Coordinator:
         finally:
             if finished:
                 self._clear_weights()
+            self._herald.recall(self._history.lines)
             self._herald.say_farewell()
             self._refusals.note_unheard(self._link.unheard())
             self._refusals.conclude()
@@ -149,6 +153,7 @@ class Coordinator:
             now = time.monotonic()
             if now - ticked >= TICK_SECONDS:
                 ticked = now
+                self._herald.recall(self._history.lines)
                 if self._herald.tick():
                     self._begin()
                 self._feed(Tick(now))
@@ -233,6 +238,7 @@ class Coordinator:
             connected=message.connected,
             clients=message.clients,
             host=message.host,
+            telemetry=msgspec.to_builtins(message.telemetry),
         )
         self._feed(Heard(message, now))
 
@@ -245,7 +251,9 @@ class Coordinator:
             return
         self._keeper.tally.bytes_up += size
         if isinstance(message, Info):
+            self._keeper.note_energy(message)
             self._conductor.tell("info", keep=False, **msgspec.to_builtins(message))
+            self._conductor.note_trained(message)
         self._feed(Heard(message, now))
 
     def _take_chunk(self, topic: str, chunk: Chunk, now: float) -> None:
@@ -296,15 +304,16 @@ class Coordinator:
             blob = assembly.take()
         except ProtocolError as error:
             self._refusals.drop(topic, assembly.header.size, str(error))
-            return
-        finally:
             assembly.discard()
+            return
         try:
-            self._keeper.accept(number, client, blob)
+            self._keeper.accept(number, client, blob, assembly.header.digest)
         except StrayUpdateError as error:
+            assembly.discard()
             self._refusals.drop(topic, len(blob), str(error))
             return
         except ProtocolError as error:
+            assembly.discard()
             self._refusals.reject(client)
             self._feed(Rejected(client, number, str(error), now))
             return

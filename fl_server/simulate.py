@@ -13,6 +13,7 @@ from common.messages import (
     PROTOCOL,
     Connected,
     CurrentRound,
+    Info,
     Selected,
     TrainEnd,
 )
@@ -161,6 +162,17 @@ class Simulation:
         elif report.metrics is not None:
             self._feed(Heard(report.metrics, time.monotonic()))
         else:
+            self._conductor.note_trained(
+                Info(
+                    run=self._store.run,
+                    round=order.round,
+                    client=order.client,
+                    board=BOARD,
+                    state="trained",
+                    seconds=report.seconds,
+                    samples=report.samples,
+                )
+            )
             self._take_update(order.client, order.round)
 
     def _take_update(self, client: int, number: int) -> None:

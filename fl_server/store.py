@@ -25,7 +25,7 @@ from common.config import Experiment
 from common.errors import ProtocolError, StoreError, UsageError
 from common.experiment_file import load_experiment, write_text
 from common.messages import Ids, Natural, Text, Wire
-from common.storage import disk_errors, remove_leftovers, write_atomic
+from common.storage import disk_errors, move_atomic, remove_leftovers, write_atomic
 from fl_server.round_state import Open
 
 FORMAT = 1
@@ -160,8 +160,14 @@ class RunStore:
 
     def save_update(self, number: int, client: int, blob: bytes) -> None:
         """Keep a complete, verified update; it is safe when this returns."""
-        name = f"client-{client:06d}-{blob_digest(blob)}.safetensors"
-        write_atomic(self._journal(number) / name, blob)
+        write_atomic(self._update_path(number, client, blob_digest(blob)), blob)
+
+    def adopt_update(self, number: int, client: int, digest: str) -> None:
+        """The same for one that was put together in its `part_path`."""
+        move_atomic(self.part_path(number, client), self._update_path(number, client, digest))
+
+    def _update_path(self, number: int, client: int, digest: str) -> Path:
+        return self._journal(number) / f"client-{client:06d}-{digest}.safetensors"
 
     def load_update(self, number: int, client: int) -> bytes:
         """A safe update, as it came."""

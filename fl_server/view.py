@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-NOTES = 6
+from fl_server.timeline import Timeline
+
+NOTES = 200
 LOUD = {
     "lost",
     "problem",
@@ -23,7 +25,7 @@ LOUD = {
     "message_dropped",
     "foreign",
 }
-NOTED = LOUD | {"back", "broker_up", "waiting"}
+NOTED = LOUD | {"back", "broker_up", "waiting", "web", "described", "finished"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,15 @@ class BoardView:
     epochs: int = 0
     seen: float = 0.0
     problem: str = ""
+    host: str = ""
+    telemetry: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line of news."""
+    """One line of news; `number` counts them from 1."""
 
+    number: int
     time: float
     text: str
     loud: bool
@@ -51,9 +56,13 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A run as it is seen."""
+    """A run as it is seen.
+
+    `lines` are the tested models, `closed` the finished rounds; both by round, each once.
+    """
 
     title: str = ""
+    run: str = ""
     folder: str = ""
     rounds: int = 0
     done: int = 0
@@ -66,24 +75,50 @@ class View:
     safe: frozenset[int] = frozenset()
     measured: frozenset[int] = frozenset()
     lines: tuple[Mapping[str, Any], ...] = ()
-    last: Mapping[str, Any] = field(default_factory=dict)
-    round_seconds: tuple[float, ...] = ()
+    closed: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[Note, ...] = ()
     digest: str = ""
+    finished: bool = False
+    coordinator: bool | None = None
+    broker: str = ""
+    experiment: Mapping[str, Any] = field(default_factory=dict)
+    timeline: Timeline = field(default_factory=Timeline)
     refused: Mapping[str, int] = field(default_factory=dict)
 
     def after(self, fact: Mapping[str, Any]) -> View:
         """The view once this fact is known."""
         view = self._noted(fact) if fact["event"] in NOTED else self
         handler = _HANDLERS.get(fact["event"])
-        return handler(view, fact) if handler is not None else view
+        view = handler(view, fact) if handler is not None else view
+        timeline = view.timeline.after(fact)
+        return view if timeline is view.timeline else replace(view, timeline=timeline)
 
     def _noted(self, fact: Mapping[str, Any]) -> View:
-        text = str(fact.get("text") or f"broker at {fact.get('address', '?')} is there")
-        if fact["event"] == "broker_down":
+        text = str(fact.get("text", ""))
+        if fact["event"] == "broker_up":
+            text = f"broker at {fact['address']} is there"
+        elif fact["event"] == "broker_down":
             text = f"lost the broker at {fact['address']} ({text}); trying again"
-        note = Note(fact["time"], text, fact["event"] in LOUD)
+        elif fact["event"] == "finished":
+            text = f"the run has ended: {fact['reason']}"
+        number = self.notes[-1].number + 1 if self.notes else 1
+        note = Note(number, fact["time"], text, fact["event"] in LOUD)
         return replace(self, notes=(*self.notes, note)[-NOTES:])
+
+    @property
+    def last(self) -> Mapping[str, Any]:
+        """The last finished round, or nothing."""
+        return self.closed[-1] if self.closed else {}
+
+    @property
+    def round_seconds(self) -> tuple[float, ...]:
+        """How long the finished rounds took."""
+        return tuple(float(line["seconds"]) for line in self.closed)
+
+    @property
+    def going_on(self) -> bool:
+        """Whether a coordinator works on this run at this moment."""
+        return bool(self.rounds) and not self.finished and self.coordinator is not False
 
     @property
     def seconds_left(self) -> float | None:
@@ -123,14 +158,47 @@ def _started(view: View, fact: Mapping[str, Any]) -> View:
     )
 
 
+def _described(view: View, fact: Mapping[str, Any]) -> View:
+    """What is run; another run begins with the same boards and the same news."""
+    if view.run not in ("", fact["run"]):
+        boards = {
+            name: replace(b, doing="waiting" if b.here else "lost", client=None)
+            for name, b in view.boards.items()
+        }
+        view = View(
+            boards=boards,
+            notes=view.notes,
+            broker=view.broker,
+            coordinator=view.coordinator,
+            started=view.started,
+        )
+    return replace(
+        view,
+        title=fact["run"].rpartition(".")[0] or fact["run"],
+        run=fact["run"],
+        rounds=fact["rounds"],
+        experiment=fact["experiment"],
+        phase="waiting for boards" if not view.number else view.phase,
+    )
+
+
+def _coordinator(view: View, fact: Mapping[str, Any]) -> View:
+    started = fact["since"] if fact["connected"] else view.started
+    return replace(view, coordinator=fact["connected"], started=started)
+
+
 def _presence(view: View, fact: Mapping[str, Any]) -> View:
     board = view.boards.get(fact["board"], BoardView())
+    doing = board.doing if board.here else "waiting"
     board = replace(
         board,
         clients=tuple(fact["clients"]),
         here=fact["connected"],
         seen=fact["time"],
-        doing="waiting" if fact["connected"] else "lost",
+        doing=doing if fact["connected"] else "lost",
+        host=fact.get("host") or board.host,
+        problem=fact.get("problem") or "",
+        telemetry=fact.get("telemetry") or board.telemetry,
     )
     return _with_board(view, fact["board"], board)
 
@@ -146,6 +214,7 @@ def _info(view: View, fact: Mapping[str, Any]) -> View:
         seen=fact["time"],
         here=True,
         problem=fact.get("problem") or "",
+        telemetry=fact.get("telemetry") or board.telemetry,
     )
     return _with_board(view, fact["board"], board)
 
@@ -154,6 +223,7 @@ def _round_opened(view: View, fact: Mapping[str, Any]) -> View:
     return replace(
         view,
         number=fact["round"],
+        done=max(view.done, fact["round"] - 1),
         phase="training" if fact["selected"] else "testing the final model",
         selected=tuple(fact["selected"]),
         testers=tuple(fact["testers"]),
@@ -181,20 +251,35 @@ def _seen(view: View, fact: Mapping[str, Any]) -> View:
 
 
 def _round_closed(view: View, fact: Mapping[str, Any]) -> View:
-    return replace(
-        view,
-        done=fact["round"],
-        last=fact,
-        round_seconds=(*view.round_seconds, fact["seconds"]),
-    )
+    done = max(view.done, fact["round"])
+    return replace(view, done=done, closed=_by_round(view.closed, fact))
 
 
 def _evaluated(view: View, fact: Mapping[str, Any]) -> View:
-    return replace(view, lines=(*view.lines, fact))
+    return replace(view, lines=_by_round(view.lines, fact))
+
+
+def _by_round(
+    lines: tuple[Mapping[str, Any], ...], fact: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], ...]:
+    """With this line in its place; a round that is told again counts once."""
+    if not lines or lines[-1]["round"] < fact["round"]:
+        return (*lines, fact)
+    known = {line["round"]: line for line in lines} | {fact["round"]: fact}
+    return tuple(known[number] for number in sorted(known))
 
 
 def _finished(view: View, fact: Mapping[str, Any]) -> View:
-    return replace(view, phase=fact["reason"], digest=fact["digest"], done=view.rounds)
+    digest = fact.get("digest", "")
+    return replace(view, phase=fact["reason"], digest=digest, done=view.rounds, finished=True)
+
+
+def _broker_up(view: View, _fact: Mapping[str, Any]) -> View:
+    return replace(view, broker="")
+
+
+def _broker_down(view: View, fact: Mapping[str, Any]) -> View:
+    return replace(view, broker=fact.get("text") or "no connection")
 
 
 def _refused(view: View, fact: Mapping[str, Any]) -> View:
@@ -215,5 +300,9 @@ _HANDLERS = {
     "round_closed": _round_closed,
     "evaluated": _evaluated,
     "finished": _finished,
+    "described": _described,
+    "coordinator": _coordinator,
+    "broker_up": _broker_up,
+    "broker_down": _broker_down,
     "refused": _refused,
 }

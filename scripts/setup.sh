@@ -87,6 +87,10 @@ if ! is_recent .venv/bin/python || ! grep -qF "$(pwd -P)/.venv" .venv/bin/activa
     ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     make_venv
 fi
+if [ "$mode" = test ] && ! command -v chromium >/dev/null && ! command -v google-chrome >/dev/null; then
+    (apt_install "install Chromium" chromium) ||
+        say "no Chromium here: the tests of the web page will be skipped"
+fi
 install_torch
 say "installing fedbed and what it needs"
 pip_install -e ".[$extras]" || fail "the packages could not be installed; see above"

@@ -49,8 +49,8 @@ every = [0.2, 1.6]
 seconds = [0.0, 1.5]
 kinds = {kinds}
 """
-# one of each class of client state: none, personal, coupled
-ALGORITHMS = ("fedavg", "tests.stateful:personal", "tests.stateful:coupled")
+# each class of client state: none, personal, coupled, derivable; and downloads for one client
+ALGORITHMS = ("fedavg", "fedper", "feddyn", "fedreg", "fedfomo")
 ROOT = Path(__file__).parent.parent
 RUN_MINUTES = 5.0
 
@@ -89,7 +89,8 @@ def main() -> int:
 
 def _numbers(settings: Settings, found: list[dict[str, Any]], end: float) -> Iterator[int]:
     number = 0
-    while time.monotonic() < end and (len(found) < settings.faults or number == 0):
+    most = len(ALGORITHMS)
+    while time.monotonic() < end and (len(found) < settings.faults or number < most):
         yield number
         number += 1
 

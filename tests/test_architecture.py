@@ -39,10 +39,17 @@ PURE = (
     "fl_client/agent.py",
     "fl_client/agent_state.py",
     "fl_client/duties.py",
+    "fl_client/energy.py",
+    "fl_server/history.py",
+    "fl_server/listener.py",
+    "fl_server/page.py",
     "fl_server/round_state.py",
     "fl_server/rounds.py",
     "fl_server/selection.py",
+    "fl_server/summary.py",
     "fl_server/tally.py",
+    "fl_server/timeline.py",
+    "fl_server/view.py",
 )
 WORLD = {"os", "paho", "pathlib", "queue", "socket", "subprocess", "threading", "time", "torch"}
 WORLD |= {"asyncio", "datetime", "multiprocessing", "random", "select", "shutil", "tempfile"}

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from broker.cli import main as fl_broker
-from common.algorithms import build, options_of
+from common.algorithms import BUILDERS, build, find_builder, options_of
 from common.algorithms.base import Server, Update
-from common.algorithms.fedavg import fedavg
 from common.blueprint import shapes_of
 from common.config import Experiment, ModelSection
 from common.experiment_file import load_experiment
@@ -25,8 +24,12 @@ from common.topics import TOPICS
 from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
 from fl_server.launch import read_script
+from fl_server.reports.reference import read_reference
+from fl_server.sweeps.grid import plan
 
-SERVER = Server(clients=1, classes=2, round=1, rng=lambda purpose: generator(1, purpose))
+SERVER = Server(
+    clients=1, participants=1, classes=2, round=1, rng=lambda purpose: generator(1, purpose)
+)
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 GROUPS = {"fl-broker": fl_broker, "fl-server": fl_server, "fl-client": fl_client}
@@ -55,9 +58,10 @@ def test_every_option_in_the_docs_exists() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     used = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text)) - {
         "seed",
+        "logdir",
         "build",
         "scale",
-    }  # tests.chaos, docker
+    }  # of tests.chaos, tensorboard, docker
     known = {
         option.lstrip("-")
         for group in GROUPS.values()
@@ -77,7 +81,14 @@ def test_every_page_the_readme_names_is_there() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=str)
 def test_every_example_loads(path: Path) -> None:
-    load_experiment(path)
+    assert plan([path])
+
+
+def test_table_6_of_the_fedreg_paper_has_an_experiment_for_each_of_its_rows() -> None:
+    reference = read_reference(ROOT / "examples" / "references" / "fedreg-table6.toml")
+    runs = plan(sorted((ROOT / "examples" / "table6").glob("*.toml")))
+    assert {run.experiment.algorithm.name for run in runs} == reference.rows.keys()
+    assert {run.experiment.data.clients for run in runs} == {30}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples" / "faults").glob("*.toml")), ids=str)
@@ -98,8 +109,15 @@ def test_every_setting_is_in_the_docs_with_its_default() -> None:
         part = text.partition(f"## [{name}]")[2].partition("\n## ")[0]
         for key in get_type_hints(section):
             assert key == "options" or f"| `{key}` | `" in part, f"{name}.{key}"
-    for key in options_of(fedavg):
-        assert f"| `{key}` | `" in text
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_every_option_of_an_algorithm_is_in_the_docs_with_its_default(name: str) -> None:
+    page = (ROOT / "docs" / "algorithms.md").read_text()
+    part = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+    for key, (_, default) in options_of(find_builder(name)).items():
+        shown = f'"{default}"' if isinstance(default, str) else str(default).lower()
+        assert f"| `{key}` | `{shown}` |" in part, key
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/protocol.md"])

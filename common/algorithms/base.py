@@ -45,6 +45,10 @@ Weighting: TypeAlias = Annotated[
 class Net(Protocol):
     """Arrays made to compute with: the model, copies of its parts, and single tensors."""
 
+    @property
+    def has_norm(self) -> bool:
+        """Whether it has running statistics, and so cannot train on a single sample."""
+
     def __call__(self, inputs: Tensor) -> Tensor:
         """The model's logits: its head on its base."""
 
@@ -174,11 +178,13 @@ class Update:
 class Server:
     """What the server half may know: the round it closes, and the federation.
 
+    `participants` of the `clients` among whom the data is divided take part in the experiment.
     `buffers` are the arrays of the model that no training changes by gradients (running
     statistics): server optimizers leave them alone.
     """
 
     clients: int
+    participants: int
     classes: int
     round: int
     rng: Callable[[str], np.random.Generator]

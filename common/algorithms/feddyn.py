@@ -90,8 +90,8 @@ def feddyn(
 
     def server_update(server: Server, state: Arrays, updates: Sequence[Update]) -> Arrays:
         mean = server.mean(updates)
-        share = np.float32(len(updates) / server.clients)
-        step = moved(mean, state)
+        share = np.float32(len(updates) / server.participants)
+        step = moved(mean, server.download)  # from what was sent, as clients reckon it
         drift = {
             name: old + share * step[name] for name, old in from_under("drift", state).items()
         }

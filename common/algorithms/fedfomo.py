@@ -24,7 +24,7 @@ from common.algorithms.base import (
     Update,
     model_of,
 )
-from common.arrays import Array, Arrays, from_under, under
+from common.arrays import Array, Arrays, from_under, moved, under, weighted_mean
 from common.messages import Stage
 from common.samples import Samples
 
@@ -101,13 +101,8 @@ def fedfomo(
         known = known_clients(state)
         if not known:
             return model_of(state)
-        newest = [from_under(f"client.{client}", state) for client in known]
-        return {
-            name: np.mean([model[name] for model in newest], axis=0, dtype=np.float64).astype(
-                array.dtype
-            )
-            for name, array in newest[0].items()
-        }
+        newest = (from_under(f"client.{client}", state) for client in known)
+        return weighted_mean((model, dict.fromkeys(MODEL, 1.0)) for model in newest)
 
     def stages(_client: Client, _state: Arrays, _download: Arrays) -> Mapping[Stage, Predictor]:
         return {}  # who is not selected gets no models to mix; stage L2 tells how well they do
@@ -161,12 +156,8 @@ def divided(client: Client, validation: float) -> tuple[Samples, Samples]:
 def help_of(client: Client, judge: Samples, own: Arrays, other: Arrays) -> float:
     """How much lower the other model's loss is, for each unit of distance to it."""
     lower = _loss(client, own, judge) - _loss(client, other, judge)
-    far = math.sqrt(
-        sum(
-            float(np.sum((other[name].astype(np.float64) - array) ** 2))
-            for name, array in own.items()
-        )
-    )
+    steps = (step.astype(np.float64) for step in moved(other, own).values())
+    far = math.sqrt(sum(float(np.sum(step**2)) for step in steps))
     return lower / (far + SMALL)
 
 
@@ -179,14 +170,9 @@ def mix(
     own: Arrays, peers: Mapping[int, Arrays], helped: Mapping[int, float]
 ) -> dict[str, Array]:
     """The models that help, by how much they do; the own model if none does."""
-    total = sum(max(value, 0.0) for value in helped.values())
-    if total <= 0:
-        return dict(own)
-    mixed: dict[str, Array] = {}
-    for name, array in own.items():
-        terms = [
-            max(helped[other], 0.0) / total * peers[other][name].astype(np.float64)
-            for other in sorted(peers)
-        ]
-        mixed[name] = np.sum(terms, axis=0).astype(array.dtype)
-    return mixed
+    useful = [
+        (peers[other], dict.fromkeys(MODEL, helped[other]))
+        for other in sorted(peers)
+        if helped[other] > 0
+    ]
+    return weighted_mean(useful) if useful else dict(own)

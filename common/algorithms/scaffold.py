@@ -60,9 +60,11 @@ def scaffold(
 
         settings = msgspec.structs.replace(client.training, optimizer="sgd", momentum=0.0)
         trained = client.train(model, extra=correct, settings=settings)
-        way = np.float32(trained.steps * client.learning_rate)
-        step = moved(trained.arrays, model)
-        change = {name: -control[name] - step[name] / way for name in state}
+        change = _zeros(model)
+        if trained.steps:  # who has not moved has learnt nothing of its direction
+            way = np.float32(trained.steps * client.learning_rate)
+            step = moved(trained.arrays, model)
+            change = {name: -control[name] - step[name] / way for name in state}
         return Trained(
             state={name: state[name] + change[name] for name in state},
             arrays={**trained.arrays, **under("change", change)},
@@ -75,7 +77,7 @@ def scaffold(
     def server_update(server: Server, state: Arrays, updates: Sequence[Update]) -> Arrays:
         mean = server.mean(updates)
         model, change = model_of(mean), from_under("change", mean)
-        rate, share = np.float32(server_rate), np.float32(len(updates) / server.clients)
+        rate, share = np.float32(server_rate), np.float32(len(updates) / server.participants)
         new = {
             name: state[name] + rate * (array - state[name])
             if name in change and name not in server.buffers

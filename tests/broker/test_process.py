@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,6 @@ from tests.broker.mqtt import connected, login_answer
 def test_a_started_broker_answers_at_once(own_broker: Broker) -> None:
     assert own_broker.alive()
     assert login_answer(own_broker.host, own_broker.port) == "Success"
-
-
-def test_starting_takes_a_moment_only(tmp_path: Path) -> None:
-    seconds = []
-    for number in range(3):
-        began = time.monotonic()
-        with Broker(BrokerConfig(port=free_port()), tmp_path / str(number)):
-            seconds.append(time.monotonic() - began)
-    assert min(seconds) < 0.2
 
 
 def test_a_stopped_broker_is_gone(own_broker: Broker) -> None:

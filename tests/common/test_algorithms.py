@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.algorithms import BUILDERS, build, find_builder, options_of
+from common.algorithms import BUILDERS, build, find_builder, known_builders, options_of
 from common.algorithms.base import (
     MODEL,
     Algorithm,
@@ -30,7 +31,9 @@ from common.rebalanced import Rebalanced
 from common.rng import generator
 from common.samples import Samples
 
-SERVER = Server(clients=2, classes=2, round=1, rng=lambda purpose: generator(1, purpose))
+SERVER = Server(
+    clients=2, participants=2, classes=2, round=1, rng=lambda purpose: generator(1, purpose)
+)
 
 
 class Stepper:
@@ -168,14 +171,16 @@ def test_no_algorithm_changes_its_inputs_and_all_it_makes_survives_the_codec(nam
         return back  # read-only: a change in place raises
 
     client = Stepper(3, 0.25)
-    state = through_the_codec(algorithm.server_init(SERVER, model(1.0, 2.0)))
+    start = {**model(1.0, 2.0), "head.w": np.ones((2, 1), np.float32)}
+    state = through_the_codec(algorithm.server_init(SERVER, start))
     download = through_the_codec(algorithm.broadcast(state))
     mine = through_the_codec(algorithm.client_init(client, download))
     before = [digest(arrays) for arrays in (state, download, mine)]
     trained = algorithm.client_update(client, mine, download)
     through_the_codec(trained.state)
     update = Update(0, through_the_codec(trained.arrays), trained.weights)
-    through_the_codec(algorithm.server_update(SERVER, state, [update]))
+    server = replace(SERVER, download=download)
+    through_the_codec(algorithm.server_update(server, state, [update]))
     through_the_codec(algorithm.global_model(state))
     assert set(algorithm.stages(client, mine, download)) <= {"G", "L1", "L2"}
     assert [digest(arrays) for arrays in (state, download, mine)] == before
@@ -192,7 +197,12 @@ def test_no_algorithm_changes_its_inputs_and_all_it_makes_survives_the_codec(nam
             {},
             "algorithm.name is 'fedagv', which is not known; did you mean 'fedavg'?",
         ),
-        ("zzz", {}, "algorithm.name is 'zzz', which is not known; expected one of fedavg"),
+        (
+            "zzz",
+            {},
+            "algorithm.name is 'zzz', which is not known; expected one of "
+            + ", ".join(sorted(known_builders())),
+        ),
         (
             "fedavg",
             {"weightin": 1},

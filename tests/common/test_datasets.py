@@ -13,12 +13,15 @@ import pytest
 
 from common import datasets
 from common.datasets import dataset_info, load_dataset, require_dataset
+from common.datasets.idx import IdxFiles
+from common.datasets.registry import ENTRIES
 from common.errors import ConfigError, DataError
 from common.torchvision_import import import_datasets
 
-MINI = Path(datasets.__file__).parent / "fmnist_mini"
+MINI = datasets.BUILT_IN
+DEBIAN = datasets.SYSTEM / "fashion-mnist"
 full = pytest.mark.skipif(
-    not datasets.DEBIAN.is_dir(),
+    not DEBIAN.is_dir(),
     reason="needs the full Fashion-MNIST (Debian: apt install dataset-fashion-mnist)",
 )
 
@@ -26,7 +29,7 @@ full = pytest.mark.skipif(
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without datasets and without a network."""
-    monkeypatch.setattr(datasets, "DEBIAN", tmp_path / "debian")
+    monkeypatch.setattr(datasets, "SYSTEM", tmp_path / "system")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("FEDBED_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -39,9 +42,9 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_built_in_dataset_has_ten_thousand_samples_of_ten_classes() -> None:
     dataset, info = load_dataset("fmnist-mini"), dataset_info("fmnist-mini")
-    assert dataset.images.shape == (10_000, 1, 28, 28)
+    assert dataset.images[:].shape == (10_000, 1, 28, 28)
     assert (info.size, info.shape, info.classes) == (10_000, (1, 28, 28), dataset.classes)
-    assert [dataset.images.dtype.name, dataset.labels.dtype.name] == ["uint8", "int64"]
+    assert [dataset.images[:].dtype.name, dataset.labels.dtype.name] == ["uint8", "int64"]
     assert np.bincount(dataset.labels).tolist() == [1000] * 10
     assert dataset.labels[:5].tolist() == [9, 2, 1, 1, 6]
 
@@ -55,9 +58,9 @@ def test_the_licence_of_the_built_in_dataset_is_kept_beside_it() -> None:
 @full
 def test_the_full_dataset_is_the_pool_of_both_parts() -> None:
     dataset, mini = load_dataset("fashion-mnist"), load_dataset("fmnist-mini")
-    assert dataset.images.shape == (70_000, 1, 28, 28)
+    assert dataset.images[:].shape == (70_000, 1, 28, 28)
     assert dataset_info("fashion-mnist").size == len(dataset.labels) == 70_000
-    assert np.array_equal(dataset.images[60_000:], mini.images)
+    assert np.array_equal(dataset.images[60_000:], mini.images[:])
     assert np.array_equal(dataset.labels[60_000:], mini.labels)
 
 
@@ -69,7 +72,7 @@ def test_the_dataset_is_found_where_the_environment_says(
 ) -> None:
     folder = nowhere / "given" / layout
     folder.mkdir(parents=True)
-    for path in Path("/usr/share/datasets/fashion-mnist").iterdir():
+    for path in DEBIAN.iterdir():
         if plain:
             (folder / path.stem).write_bytes(b"")
         else:
@@ -85,7 +88,7 @@ def test_the_dataset_is_found_where_the_environment_says(
 def test_what_torchvision_downloaded_is_found(nowhere: Path, place: str) -> None:
     folder = nowhere / place
     folder.mkdir(parents=True)
-    for path in Path("/usr/share/datasets/fashion-mnist").iterdir():
+    for path in DEBIAN.iterdir():
         (folder / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
     assert require_dataset("fashion-mnist").resolve() == folder
     assert len(load_dataset("fashion-mnist").labels) == 70_000
@@ -103,7 +106,8 @@ def test_a_dataset_that_is_nowhere_names_the_places_and_the_remedies(
         "given/FashionMNIST/raw",
         "home/.cache/fedbed/FashionMNIST/raw",
         "data/FashionMNIST/raw",
-        "debian",
+        "data/fashion-mnist",
+        "system/fashion-mnist",
     ):
         assert place in message
     assert "cannot be downloaded" in message
@@ -118,7 +122,7 @@ def test_a_download_is_kept_and_found_the_next_time(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def downloads(root: str, *, download: bool) -> None:
-        shutil.copytree("/usr/share/datasets/fashion-mnist", Path(root, "FashionMNIST", "raw"))
+        shutil.copytree(DEBIAN, Path(root, "FashionMNIST", "raw"))
 
     # stands in for the download server, which a test cannot rely on
     monkeypatch.setattr(import_datasets(), "FashionMNIST", downloads)
@@ -162,7 +166,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, monkeypatch, damage, reason, pa
     else:
         path = path.with_suffix("")
         path.write_bytes(content)
-    monkeypatch.setattr(datasets, "__file__", str(tmp_path / "datasets.py"))
+    monkeypatch.setattr(datasets, "BUILT_IN", tmp_path / "fmnist_mini")
     with pytest.raises(DataError, match=reason) as caught:
         load_dataset("fmnist-mini")
     assert str(path) in str(caught.value)
@@ -175,7 +179,7 @@ def test_a_torn_archive_is_named(
     shutil.copytree(MINI, tmp_path / "fmnist_mini")
     path = tmp_path / "fmnist_mini" / "t10k-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:kept])
-    monkeypatch.setattr(datasets, "__file__", str(tmp_path / "datasets.py"))
+    monkeypatch.setattr(datasets, "BUILT_IN", tmp_path / "fmnist_mini")
     with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte\.gz"):
         load_dataset("fmnist-mini")
 
@@ -196,6 +200,8 @@ def test_knowing_and_loading_a_dataset_needs_neither_torch_nor_torchvision() -> 
 
 
 def test_the_digest_table_is_that_of_the_built_in_files() -> None:
-    for file in datasets._TEST:
+    (layout,) = ENTRIES["fmnist-mini"].layouts
+    assert isinstance(layout, IdxFiles)
+    for file in layout.parts[0]:
         content = gzip.decompress((MINI / f"{file.name}.gz").read_bytes())
         assert hashlib.sha256(content).hexdigest() == file.sha256

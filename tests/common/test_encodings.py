@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from common.arrays import Array, digest
 from common.codec import ModelMeta, decode_tensors, encode_tensors
 from common.config import Encoding
-from common.encodings import difference, restored
 from common.errors import ProtocolError
 
 META = ModelMeta(run="r", round=1)
@@ -129,11 +128,3 @@ def test_scales_that_do_not_fit_are_refused(kind: str, scales: str) -> None:
 def test_a_scaled_array_written_by_hand_is_read() -> None:
     arrays, _ = decode_tensors(blob_of("I8", '{"a":0.5}'), ModelMeta, "int8")
     assert arrays["a"].dtype == np.float32
-
-
-def test_an_update_is_restored_from_its_difference_and_new_arrays_stay() -> None:
-    base = {"base.a": np.array([1, 2], np.float32), "head.b": np.ones(1, np.float32)}
-    update = {"base.a": np.array([1.5, 4], np.float32), "extra.c": np.ones(3, np.float32)}
-    gap = difference(update, base)
-    assert gap["base.a"].tolist() == [0.5, 2]
-    assert digest(restored(gap, base)) == digest(update)

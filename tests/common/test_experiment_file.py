@@ -82,7 +82,7 @@ def test_what_stands_in_the_file_counts(tmp_path: Path) -> None:
 
 SECTIONS = (
     "expected one of experiment, algorithm, model, data, training, selection, aggregation, "
-    "evaluation, communication"
+    "evaluation, communication, central"
 )
 
 WRONG = [
@@ -98,7 +98,8 @@ WRONG = [
     (
         "[evaluation]\nzzz = 1\n",
         ":2",
-        "evaluation.zzz is not a setting; expected one of every, stages, union_samples",
+        "evaluation.zzz is not a setting; expected one of every, stages, union_samples, "
+        "union_every, personal_stage, epsilon",
     ),
     ("training = 3\n", ":1", "training is 3; expected a section: [training]"),
     (
@@ -151,7 +152,7 @@ WRONG = [
         "[data]\npartition = 'idd'\n",
         ":2",
         "data.partition is 'idd'; expected 'iid' or 'classes' or 'dirichlet' or "
-        "'dirichlet-client' or 'ls' or 'qs' or 'lsqs'",
+        "'dirichlet-client' or 'ls' or 'qs' or 'lsqs' or 'natural'",
     ),
     (
         "[evaluation]\nstages = ['G', 'L3']\n",
@@ -170,9 +171,9 @@ WRONG = [
     ),
     ("[model]\nname = 'dn'\n", ":2", "model.name is 'dn'; did you mean 'dnn'?"),
     (
-        "[data]\ndataset = 'fmnist'\n",
+        "[data]\ndataset = 'fmnist-min'\n",
         ":2",
-        "data.dataset is 'fmnist'; did you mean 'fmnist-mini'?",
+        "data.dataset is 'fmnist-min'; did you mean 'fmnist-mini'?",
     ),
     # algorithms
     (
@@ -238,6 +239,33 @@ WRONG = [
         "[data]\nclasses_per_client = 11\npartition = 'classes'\n",
         ":2",
         "data.classes_per_client is 11, but fmnist-mini has only 10 classes",
+    ),
+    (
+        "[data]\npartition = 'natural'\n",
+        ":2",
+        "data.partition is 'natural', but 'fmnist-mini' has no clients of its own; "
+        "expected another partition, or the dataset 'shakespeare'",
+    ),
+    (
+        "[data]\ndataset = 'shakespeare'\ntest = 'official'\n[model]\nname = 'char-lstm'\n",
+        ":3",
+        "data.test is 'official', but 'shakespeare' has no official test set; expected 'pool'",
+    ),
+    (
+        "[data]\nmax_samples = 9\n",
+        ":2",
+        "data.max_samples is 9; expected 0 or at least 10, as every client needs as many",
+    ),
+    (
+        "[data]\ndataset = 'shakespeare'\n[model]\nname = 'convnet'\n",
+        ":4",
+        "model.name is 'convnet'; expected 'char-lstm', as the dataset is text",
+    ),
+    (
+        "[model]\nname = 'char-lstm'\n",
+        ":2",
+        "model.name is 'char-lstm'; expected 'cifar-cnn' or 'convnet' or 'dnn' or 'mcmahan' or "
+        "'s2cnn' or 'small', as the dataset is images",
     ),
 ]
 

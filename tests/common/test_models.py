@@ -10,7 +10,7 @@ from common.errors import ConfigError
 from common.models import ModelOptions, build_spec, initial
 from common.rng import generator
 
-MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
+MNIST, CIFAR, TEXT = (1, 28, 28), (3, 32, 32), (80,)
 
 
 VALID, BETWEEN = ModelOptions(padding="valid"), ModelOptions(pool="between")
@@ -18,7 +18,7 @@ VALID, BETWEEN = ModelOptions(padding="valid"), ModelOptions(pool="between")
 
 def size(
     name: str,
-    shape: tuple[int, int, int],
+    shape: tuple[int, ...],
     classes: int,
     part: str = "",
     options: ModelOptions | None = None,
@@ -50,10 +50,11 @@ def size(
         ("mcmahan", MNIST, 10, 1_663_370),
         ("cifar-cnn", CIFAR, 10, 2_193_418),
         ("s2cnn", MNIST, 10, 1_199_882),
+        ("char-lstm", TEXT, 80, 819_920),
     ],
 )
 def test_a_model_has_its_known_number_of_parameters(
-    name: str, shape: tuple[int, int, int], classes: int, parameters: int
+    name: str, shape: tuple[int, ...], classes: int, parameters: int
 ) -> None:
     assert size(name, shape, classes) == parameters
 
@@ -81,10 +82,15 @@ def test_an_option_changes_the_number_of_parameters(
         ("convnet", MNIST, "head1", 1_930),
         ("convnet", MNIST, "head2", 75_850),
         ("convnet", MNIST, "head3", 469_450),
+        ("convnet", CIFAR, "head1", 1_930),
+        ("convnet", CIFAR, "head2", 75_850),
         ("convnet", CIFAR, "head3", 690_634),
+        ("small", MNIST, "head1", 330),
+        ("small", MNIST, "head2", 2_410),
         ("small", MNIST, "head3", 18_858),
         ("mcmahan", MNIST, "head1", 5_130),
         ("mcmahan", MNIST, "head2", 1_611_274),
+        ("cifar-cnn", CIFAR, "head1", 5_130),
         ("cifar-cnn", CIFAR, "head2", 2_102_794),
         ("s2cnn", MNIST, "head1", 1_290),
         ("s2cnn", MNIST, "head2", 1_181_066),
@@ -94,6 +100,79 @@ def test_a_head_has_its_known_number_of_parameters(
     name: str, shape: tuple[int, int, int], part: str, parameters: int
 ) -> None:
     assert size(name, shape, 10, part) == parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "options", "part", "parameters"),
+    [
+        ("mcmahan", MNIST, VALID, "head1", 5_130),
+        ("mcmahan", MNIST, VALID, "head2", 529_930),
+        ("cifar-cnn", CIFAR, VALID, "head2", 824_842),
+        ("s2cnn", MNIST, BETWEEN, "head2", 992_650),
+    ],
+)
+def test_an_option_changes_the_head(
+    name: str, shape: tuple[int, int, int], options: ModelOptions, part: str, parameters: int
+) -> None:
+    assert size(name, shape, 10, part, options) == parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes", "part", "parameters"),
+    [
+        ("convnet", CIFAR, 100, "head1", 19_300),
+        ("convnet", CIFAR, 200, "head1", 38_600),
+        ("convnet", MNIST, 47, "head1", 9_071),
+        ("char-lstm", TEXT, 80, "head1", 20_560),
+    ],
+)
+def test_more_classes_make_a_larger_head(
+    name: str, shape: tuple[int, ...], classes: int, part: str, parameters: int
+) -> None:
+    assert size(name, shape, classes, part) == parameters
+
+
+def test_the_arrays_of_a_recurrent_model_are_named_as_torch_names_them() -> None:
+    spec = build_spec("char-lstm", shape=TEXT, classes=80, head_depth=1)
+    assert spec.shapes() == {
+        "base.0.0.weight": (80, 8),
+        "base.1.0.weight_ih_l0": (1024, 8),
+        "base.1.0.weight_hh_l0": (1024, 256),
+        "base.1.0.bias_ih_l0": (1024,),
+        "base.1.0.bias_hh_l0": (1024,),
+        "base.1.0.weight_ih_l1": (1024, 256),
+        "base.1.0.weight_hh_l1": (1024, 256),
+        "base.1.0.bias_ih_l1": (1024,),
+        "base.1.0.bias_hh_l1": (1024,),
+        "head.2.0.weight": (80, 256),
+        "head.2.0.bias": (80,),
+    }
+
+
+def test_first_values_of_a_recurrent_model_are_distributed_as_torch_draws_them() -> None:
+    spec = build_spec("char-lstm", shape=TEXT, classes=80, head_depth=1)
+    arrays = initial(spec, generator(1, "initial"))
+    assert all(array.dtype == np.float32 for array in arrays.values())
+    symbols = arrays.pop("base.0.0.weight")
+    assert abs(float(symbols.mean())) < 0.15
+    assert abs(float(symbols.std()) - 1) < 0.1
+    for array in arrays.values():  # 256 hidden values, and 256 inputs of the head
+        assert 0.8 / 16 < np.abs(array).max() <= 1.000001 / 16
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "expected"),
+    [
+        ("convnet", TEXT, "expected 'char-lstm', as the dataset is text"),
+        ("dnn", TEXT, "expected 'char-lstm', as the dataset is text"),
+        ("char-lstm", CIFAR, "'convnet' or .*, as the dataset is images"),
+    ],
+)
+def test_a_model_for_another_kind_of_samples_is_refused(
+    name: str, shape: tuple[int, ...], expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"model.name is '{name}'; .*{expected}"):
+        build_spec(name, shape=shape, classes=80, head_depth=1)
 
 
 def test_moving_the_split_renames_the_part_and_nothing_else() -> None:
@@ -133,13 +212,15 @@ def test_an_unknown_model_names_the_nearest_one() -> None:
         ("mcmahan", 3, "1 to 2"),
         ("cifar-cnn", 3, "1 to 2"),
         ("s2cnn", 3, "1 to 2"),
+        ("char-lstm", 2, "expected 1 for"),
     ],
 )
 def test_a_head_deeper_than_the_linear_blocks_is_refused(
     name: str, depth: int, expected: str
 ) -> None:
+    shape = TEXT if name == "char-lstm" else MNIST
     with pytest.raises(ConfigError, match=rf"model.head_depth is {depth}; .*{expected}"):
-        build_spec(name, shape=MNIST, classes=10, head_depth=depth)
+        build_spec(name, shape=shape, classes=10, head_depth=depth)
 
 
 @pytest.mark.parametrize(

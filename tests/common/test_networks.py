@@ -49,6 +49,28 @@ def test_a_network_gives_one_logit_per_class(spec: ModelSpec) -> None:
     assert logits.min() < 0 < logits.max()
 
 
+def test_a_recurrent_network_answers_from_the_last_step() -> None:
+    spec = build_spec("char-lstm", shape=(80,), classes=80, head_depth=1)
+    network, arrays = Network(spec), initial(spec, generator(1, "initial"))
+    assert {name: tuple(value.shape) for name, value in network.state_dict().items()} == (
+        spec.shapes()
+    )
+    load(network, arrays)
+    text = torch.arange(3 * 80).reshape(3, 80) % 80
+    lstm = torch.nn.LSTM(8, 256, 2, batch_first=True)
+    lstm.load_state_dict(
+        {
+            name.removeprefix("base.1.0."): torch.tensor(array)
+            for name, array in arrays.items()
+            if name.startswith("base.1.0.")
+        }
+    )
+    with torch.inference_mode():
+        steps, _ = lstm(torch.tensor(arrays["base.0.0.weight"])[text])
+        weight, bias = (torch.tensor(arrays[f"head.2.0.{name}"]) for name in ("weight", "bias"))
+        assert torch.allclose(network(text), steps[:, -1] @ weight.T + bias, atol=1e-5)
+
+
 @pytest.mark.parametrize("spec", OTHERS, ids=lambda spec: spec.name)
 def test_arrays_come_out_as_they_went_in_whatever_layout_is_computed_with(
     spec: ModelSpec,

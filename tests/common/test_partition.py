@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from typing import Literal
 
 import numpy as np
@@ -162,7 +161,84 @@ def test_more_clients_than_the_samples_can_serve_are_refused(
     partition(DataSection(clients=most, partition="iid"), BALANCED, 1)
 
 
-def test_seventy_thousand_samples_are_divided_among_500_clients_in_seconds() -> None:
-    start = time.perf_counter()
-    partition(DataSection(clients=500, alpha=0.1), np.arange(70_000) % 10, 1)
-    assert time.perf_counter() - start < 20
+@st.composite
+def natural_tasks(draw: st.DrawFn) -> tuple[DataSection, list[int]]:
+    sizes = draw(st.lists(st.integers(0, 60), min_size=1, max_size=30))
+    sizes.append(30)
+    min_size = draw(st.integers(2, 30))
+    enough = sum(size >= min_size for size in sizes)
+    data = DataSection(
+        dataset="shakespeare",
+        partition="natural",
+        clients=draw(st.integers(1, enough)),
+        min_size=min_size,
+        max_samples=draw(st.sampled_from([0, min_size, 40])),
+    )
+    return data, sizes
+
+
+@settings(deadline=None, max_examples=60)
+@given(natural_tasks(), st.integers(0, 2**63))
+def test_each_client_has_samples_of_one_natural_client_that_is_large_enough(
+    task: tuple[DataSection, list[int]], seed: int
+) -> None:
+    data, sizes = task
+    bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    labels = np.arange(bounds[-1]) % 80
+    parts = partition(data, labels, seed, bounds)
+    assert len(parts) == data.clients
+    owners = [set((np.searchsorted(bounds, part, side="right") - 1).tolist()) for part in parts]
+    assert all(len(owner) == 1 for owner in owners)
+    roles = [owner.pop() for owner in owners]
+    assert roles == sorted(set(roles))
+    for role, part in zip(roles, parts, strict=True):
+        assert sizes[role] >= data.min_size
+        assert len(part) == min(sizes[role], data.max_samples or sizes[role])
+        assert np.array_equal(part, np.unique(part))
+    again = partition(data, labels, seed, bounds)
+    assert all(np.array_equal(one, other) for one, other in zip(parts, again, strict=True))
+
+
+def test_more_clients_than_natural_ones_are_large_enough_are_refused() -> None:
+    bounds = np.array([0, 10, 20, 25])
+    data = DataSection(dataset="shakespeare", partition="natural", clients=3, min_size=6)
+    with pytest.raises(
+        ConfigError, match=r"data.clients is 3; expected at most 2, .* of the 3"
+    ):
+        partition(data, np.zeros(25, np.int64), 1, bounds)
+
+
+def test_a_dataset_without_natural_clients_is_refused() -> None:
+    data = DataSection(partition="natural", clients=3)
+    with pytest.raises(ConfigError, match=r"'fmnist-mini' has no clients of its own"):
+        partition(data, BALANCED, 1)
+
+
+@pytest.mark.parametrize("kind", ["iid", "dirichlet", "classes", "ls"])
+def test_no_client_keeps_more_samples_than_allowed(
+    kind: Literal["iid", "dirichlet", "classes", "ls"], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    whole = partition(DataSection(clients=10, partition=kind), BALANCED, 1)
+    capped = partition(DataSection(clients=10, partition=kind, max_samples=300), BALANCED, 1)
+    for one, other in zip(whole, capped, strict=True):
+        assert len(other) == min(len(one), 300)
+        assert set(other.tolist()) <= set(one.tolist())
+        assert np.array_equal(other, np.sort(other))
+    left = 10_000 - sum(map(len, capped))
+    assert f"{left} of 10000 samples are left over" in caplog.text
+
+
+def test_samples_that_classes_cannot_divide_are_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition(DataSection(clients=3, partition="classes"), BALANCED, 1)
+    assert "4000 of 10000 samples are left over" in caplog.text
+    caplog.clear()
+    partition(DataSection(clients=3, partition="iid", max_samples=9), BALANCED, 1)
+    assert caplog.text == ""
+
+
+def test_seventy_thousand_samples_are_divided_among_500_clients() -> None:
+    parts = partition(DataSection(clients=500, alpha=0.1), np.arange(70_000) % 10, 1)
+    assert sum(map(len, parts)) == 70_000

@@ -159,7 +159,8 @@ def test_any_alpha_gives_a_whole_partition_or_a_clear_error(
 def test_label_shares_that_no_scaling_fits_are_refused() -> None:
     data = DataSection(clients=100, partition="ls", alpha=0.001)
     with pytest.raises(
-        ConfigError, match=r"100 clients still miss their sizes by .* 2000 iter"
+        ConfigError,
+        match=r"'ls' and data.alpha is 0.001, but .*100 clients still miss .* 2000 iter",
     ):
         partition(data, np.arange(60_000) % 10, 1)
 

@@ -371,3 +371,25 @@ def test_one_thread_can_be_asked_for_again() -> None:
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
+
+
+def test_text_is_not_normalised_and_trains_a_recurrent_network() -> None:
+    spec = build_spec("char-lstm", shape=(80,), classes=80, head_depth=1)
+    text = (np.arange(6 * 80) % 7).astype(np.uint8).reshape(6, 80)
+    samples = Samples(text, ((text[:, -1] + 1) % 7).astype(np.int64))
+    assert normalised(text).dtype == torch.int64
+    assert normalised(text).tolist() == text.tolist()
+    first = initial(spec, generator(1, "initial"))
+    network = Network(spec)
+    load(network, first)
+    settings = TrainingSection(epochs=1, batch_size=6, learning_rate=1.0, momentum=0.0)
+    losses = [run(network, samples, settings, generator(1, "s", n)).loss for n in range(3)]
+    assert losses == sorted(losses, reverse=True)
+    assert 0 <= count_correct(Whole(network), samples) <= 6
+    before = extract(network)
+    run(network, samples, settings, generator(1, "s", 3), only=("head",))
+    after = extract(network)
+    assert {name for name in after if not np.array_equal(after[name], before[name])} == {
+        "head.2.0.weight",
+        "head.2.0.bias",
+    }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from common.steps import StepStore
 from common.workbench import Workbench
 
 
-def trained(folder: Path, experiment: Experiment, number: int) -> Arrays:
+def trained(
+    folder: Path, experiment: Experiment, number: int, base: int | None = None
+) -> Arrays:
     """The update of client 0 in this round, from the first model."""
     folder.mkdir(exist_ok=True)
     download = folder / "model.safetensors"
@@ -24,7 +27,7 @@ def trained(folder: Path, experiment: Experiment, number: int) -> Arrays:
     bench = Workbench(
         "run-1", experiment, shards=folder / "shards", steps=folder / "steps", clients=(0,)
     )
-    turn = Turn(job=1, kind="train", client=0, round=number, base=None, download=str(download))
+    turn = Turn(job=1, kind="train", client=0, round=number, base=base, download=str(download))
     bench.train(turn, lambda *_: None)
     update = StepStore(folder / "steps", "run-1").update(0, number)
     return decode_tensors(update, UpdateMeta)[0]
@@ -55,3 +58,33 @@ def test_a_turn_with_dropout_gives_the_same_bytes_again(tmp_path: Path, name: st
     torch.rand(1)
     assert digest(trained(tmp_path / "two", experiment, 1)) == one
     assert digest(first_model(experiment)) != one
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_momentum_that_is_kept_makes_two_rounds_of_one_step_like_one_of_two(
+    tmp_path: Path, optimizer: Literal["sgd", "adam"]
+) -> None:
+    """With one batch for all samples: the second step goes on with the first's memory."""
+
+    def experiment(kept: Literal["reset", "keep"]) -> Experiment:
+        training = TrainingSection(
+            steps=1, batch_size=500, optimizer=optimizer, optimizer_state=kept
+        )
+        return Experiment(
+            model=ModelSection(name="dnn", hidden=4),
+            data=DataSection(clients=200),
+            training=training,
+        )
+
+    moves = {}
+    for kept in ("reset", "keep"):
+        start = first_model(experiment(kept))
+        trained(tmp_path / kept, experiment(kept), 1)
+        second = trained(tmp_path / kept, experiment(kept), 2, base=1)
+        moves[kept] = {name: second[name] - start[name] for name in start}
+    assert digest(moves["keep"]) != digest(moves["reset"])
+    if optimizer == "sgd":  # the same gradient twice: g + 0.9 g instead of g
+        far, near = moves["keep"]["head.1.0.bias"], moves["reset"]["head.1.0.bias"]
+        assert far == pytest.approx(1.9 * near, rel=1e-3, abs=1e-7)
+    state = StepStore(tmp_path / "keep" / "steps", "run-1").state(0, 2)
+    assert any(name.startswith("optimizer.shuffle.") for name in state)

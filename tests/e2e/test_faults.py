@@ -7,7 +7,7 @@ import pytest
 from fl_server.faults import TARGETS
 from tests.e2e.rig import TINY, Rig
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SCRIPT = """
 seed = 3
 [[fault]]

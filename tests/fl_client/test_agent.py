@@ -84,12 +84,15 @@ class Machine:
         steps: Mapping[int, Iterable[int]] | None = None,
         *,
         coupled: bool = False,
+        private: bool = False,
     ) -> tuple[Action, ...]:
         there = {client: frozenset(numbers) for client, numbers in (steps or {}).items()}
-        return self.take(Opened(run, there, coupled, self.now))
+        return self.take(Opened(run, there, coupled, self.now, private=private))
 
-    def download(self, number: int = 1, run: str = "run") -> tuple[Action, ...]:
-        return self.take(GotPart(run, number, True, self.now))
+    def download(
+        self, number: int = 1, run: str = "run", client: int | None = None
+    ) -> tuple[Action, ...]:
+        return self.take(GotPart(run, number, True, self.now, client))
 
     def train(self, job: Job) -> tuple[Action, ...]:
         return self.take(Trained(job, trained(job), self.now))
@@ -377,6 +380,70 @@ def test_reports_of_jobs_that_nobody_runs_are_ignored() -> None:
     assert idle.train(train(0)) == ()
     assert idle.take(StepLost(0, 1, 0.0), UpdateStreamed(0, 1, 0.0)) == ()
     assert idle.state == State()
+
+
+# downloads for one client
+
+
+def expecting(testers: tuple[int, ...] = (), workers: int = 2) -> Machine:
+    """A board in round 1 of an algorithm that sends every client something of its own."""
+    machine = Machine(workers=workers)
+    machine.hear(detail())
+    machine.open(private=True)
+    machine.hear(current(), selected(testers=testers))
+    return machine
+
+
+def test_a_client_trains_once_its_own_download_is_complete() -> None:
+    machine = expecting()
+    machine.download()
+    assert machine.started == []
+    machine.take(GotPart("run", 1, complete=False, now=machine.now, client=1))
+    assert machine.started == []
+    machine.download(client=1)
+    assert machine.started == [("train", 1, None)]
+    machine.download(client=0)
+    assert machine.started == [("train", 0, None)]
+
+
+def test_a_download_of_its_own_does_not_stand_in_for_that_of_all() -> None:
+    machine = expecting()
+    machine.download(client=0)
+    assert machine.started == []
+    machine.download()
+    assert machine.started == [("train", 0, None)]
+
+
+def test_a_test_needs_only_the_download_of_all() -> None:
+    machine = expecting(testers=(0, 1))
+    machine.download()
+    assert machine.started == [("test", 0, None), ("test", 1, None)]
+
+
+def test_an_own_download_that_does_not_come_is_asked_for() -> None:
+    machine = expecting()
+    machine.download()
+    machine.download(client=0)
+    machine.train(train(0))
+    assert machine.wait(2.9) == ()
+    machine.wait(0.1)
+    missing = [m for m in (a.message for a in machine.of(Publish)) if isinstance(m, Info)]
+    assert [(m.state, m.client, m.round) for m in missing] == [("missing", 1, 1)]
+    machine.download(client=1)
+    assert machine.started == [("train", 1, None)]
+    machine.wait(3.0)
+    assert "missing" not in machine.states
+
+
+@pytest.mark.parametrize(("number", "run"), [(1, "run"), (3, "run"), (2, "old")])
+def test_an_own_download_of_another_round_or_run_starts_nothing(number: int, run: str) -> None:
+    machine = expecting()
+    machine.hear(current(2), selected(2))
+    machine.download(2)
+    machine.download(number, run, client=0)
+    assert machine.started == []
+    machine.download(2, client=0)
+    assert machine.started == [("train", 0, None)]
 
 
 # steps on disk

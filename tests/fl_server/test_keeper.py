@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -13,10 +14,11 @@ from common.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.errors import ProtocolError, StrayUpdateError
 from common.experiment_file import parse_experiment
 from common.journal import read_records
-from common.messages import ClientMetrics, Count
+from common.messages import ClientMetrics, Count, Info
 from fl_server.keeper import Keeper
 from fl_server.round_state import Close, Open
 from fl_server.store import RunStore, create_run
+from fl_server.summary import Summary
 
 EXPERIMENT = parse_experiment({"model": {"name": "dnn"}, "data": {"clients": 4}})
 
@@ -164,3 +166,56 @@ def test_a_line_of_metrics_lost_after_its_checkpoint_is_written_again(store: Run
     path.write_bytes(whole[: len(whole) // 2])
     Keeper(RunStore(store.folder), EXPERIMENT).close()
     assert path.read_bytes() == whole
+
+
+def test_energy_of_the_open_round_is_in_its_line_and_that_of_another_is_not(
+    store: RunStore,
+) -> None:
+    keeper = Keeper(store, EXPERIMENT)
+    do_round(keeper, 1)
+    assert keeper.last_record()["energy_joules"] is None
+    keeper.open_round(Open(2, (0, 1), (0, 1)))
+    for client, number, joules in ((0, 2, 4.0), (1, 2, 2.5), (1, 1, 9.0), (0, 2, None)):
+        keeper.note_energy(
+            Info(
+                run=store.run,
+                round=number,
+                client=client,
+                board="b",
+                state="trained",
+                joules=joules,
+            )
+        )
+    do_round(keeper, 2)
+    assert keeper.last_record()["energy_joules"] == 6.5
+    assert [line["round"] for line in keeper.lines()] == [0, 1, 2]
+    keeper.close()
+
+
+def test_counts_of_each_client_are_kept_and_never_twice(store: RunStore) -> None:
+    for number in (1, 2):
+        keeper = Keeper(RunStore(store.folder), EXPERIMENT)
+        do_round(keeper, number)
+        keeper.close()
+    path = store.folder / "clients.jsonl"
+    whole = path.read_bytes()
+    lines = read_records(path)
+    assert [line["round"] for line in lines] == [0, 1]
+    assert lines[0]["clients"] == {
+        "0": {"G": [4, 10], "L1": [4, 10]},
+        "1": {"G": [5, 10], "L1": [5, 10]},
+    }
+    path.write_bytes(whole[:-5])  # torn by a crash right after the checkpoint
+    Keeper(RunStore(store.folder), EXPERIMENT).close()
+    assert path.read_bytes() == whole
+    assert "by_client" not in (store.folder / "metrics.jsonl").read_text()
+
+
+def test_a_finished_run_has_a_summary(store: RunStore) -> None:
+    keeper = Keeper(store, EXPERIMENT)
+    do_round(keeper, 1)
+    keeper.finish()
+    keeper.close()
+    summary = msgspec.json.decode((store.folder / "summary.json").read_bytes(), type=Summary)
+    assert summary.figures["accuracy_global"].best == 0.45
+    assert summary.personal_stage == "L1"

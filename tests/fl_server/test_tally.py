@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from common.codec import UpdateMeta
@@ -36,8 +37,47 @@ def test_accuracy_is_correct_over_total_of_all_clients() -> None:
         "accuracy_global": 0.7,
         "accuracy_l1": 0.5,
         "accuracy_l2": 0.6,
+        "mean_l1": 0.5,
+        "mean_l2": 0.6,
+        "union_l1": None,
+        "union_l2": None,
+        "rho_l1": 0,
+        "rho_l2": 0,
         "tested_clients": 2,
         "tested_samples": 40,
+    }
+
+
+def test_means_over_clients_do_not_weigh_by_samples() -> None:
+    tally = Tally()
+    tally.count(metrics(0, l1=(10, 10), l2=(10, 10)))
+    tally.count(metrics(1, l1=(15, 30)))
+    found = tally.accuracies()
+    assert (found["mean_l1"], found["mean_l2"]) == (0.75, 1.0)
+    assert found["accuracy_l1"] == 0.625
+
+
+def test_rho_counts_clients_above_epsilon_and_not_at_it() -> None:
+    tally = Tally()
+    for client, correct in enumerate((96, 95, 97, 10)):
+        tally.count(metrics(client, l1=(correct, 100)))
+    assert tally.accuracies()["rho_l1"] == 2
+    assert tally.accuracies(epsilon=0.05)["rho_l1"] == 4
+    assert tally.accuracies()["rho_l2"] is None
+
+
+def test_the_union_accuracy_is_the_mean_of_personal_models_on_samples_of_all() -> None:
+    tally = Tally()
+    for client, correct in ((0, 2), (1, 6)):
+        own = metrics(client, l1=(9, 10))
+        union: dict[Stage, Count] = {"L1": Count(correct=correct, total=10)}
+        tally.count(msgspec.structs.replace(own, union=union))
+    found = tally.accuracies()
+    assert (found["union_l1"], found["union_l2"]) == (0.4, None)
+    assert found["accuracy_l1"] == 0.9
+    assert tally.by_client() == {
+        "0": {"L1": [9, 10], "union_L1": [2, 10]},
+        "1": {"L1": [9, 10], "union_L1": [6, 10]},
     }
 
 
@@ -54,6 +94,12 @@ def test_nothing_tested_is_no_accuracy() -> None:
         "accuracy_global": None,
         "accuracy_l1": None,
         "accuracy_l2": None,
+        "mean_l1": None,
+        "mean_l2": None,
+        "union_l1": None,
+        "union_l2": None,
+        "rho_l1": None,
+        "rho_l2": None,
         "tested_clients": 0,
         "tested_samples": 0,
     }
@@ -74,3 +120,12 @@ def test_loss_is_weighted_by_samples() -> None:
 def test_without_updates_there_is_no_loss() -> None:
     assert mean_loss([]) is None
     assert mean_loss([meta(None, 10)]) is None
+
+
+def test_energy_is_known_as_soon_as_one_board_measures_it_and_counts_once() -> None:
+    tally = Tally()
+    assert tally.energy_joules is None
+    tally.spend(3, 10.5)
+    tally.spend(3, 10.5)
+    tally.spend(4, 1.0)
+    assert tally.energy_joules == 11.5

@@ -5,6 +5,8 @@ from __future__ import annotations
 from io import StringIO
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from fl_server.dashboard import describe, draw, duration, size, sparkline, summary
@@ -114,6 +116,33 @@ def test_small_things_are_written_as_people_write_them() -> None:
 def test_an_unknown_fact_changes_nothing() -> None:
     view = view_of(*FACTS)
     assert view.after({"event": "something new", "time": 1.0}) == view
+
+
+def test_a_board_that_repeats_its_presence_goes_on_with_what_it_does() -> None:
+    view = view_of(*FACTS, {**FACTS[2], "time": 20.0})
+    assert view.boards["b1"].doing == "training"
+    assert view.boards["b1"].seen == 20.0
+
+
+def test_temperature_memory_and_throttling_are_shown_as_far_as_they_are_told() -> None:
+    told = {"celsius": 81.4, "memory_used": 1, "memory_total": 4, "throttled": True}
+    text = drawn(view_of(*FACTS, {**FACTS[3], "telemetry": told}))
+    assert "throttled 81 °C 25 % mem" in text
+
+
+def test_a_round_that_is_told_again_counts_once_and_lines_stay_in_order() -> None:
+    later = {**CLOSED, "round": 2, "seconds": 8.0}
+    view = view_of(*FACTS, later, CLOSED, CLOSED, {**LINE, "round": 3}, LINE)
+    assert [line["round"] for line in view.closed] == [1, 2]
+    assert [line["round"] for line in view.lines] == [0, 3]
+    assert (view.done, view.last["seconds"]) == (2, 8.0)
+
+
+@given(st.permutations([*FACTS, LINE, CLOSED]))
+def test_facts_in_any_order_can_be_drawn(facts: list[dict[str, Any]]) -> None:
+    view = view_of(*facts)
+    assert set(view.boards) == {"b1", "b2"}
+    assert "b1" in drawn(view)
 
 
 def test_what_was_refused_is_known_per_board() -> None:

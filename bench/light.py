@@ -1,0 +1,137 @@
+"""Light boards: they speak the whole protocol and return every model at once, without torch.
+
+As a program: `python -m bench.light PORT FIRST BOARDS CLIENTS` is BOARDS boards in one
+process (a thread of paho's each) with CLIENTS clients each, the first of them client FIRST.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from common.address import Address
+from common.codec import ModelMeta, UpdateMeta, cut, decode_tensors, encode_tensors
+from common.errors import ProtocolError
+from common.herald import Herald, first_claim
+from common.link import Arrived, PahoLink, Up
+from common.messages import Chunk, ClientMetrics, Connected, Count, CurrentRound, Selected
+from common.topics import Packet, board_subscriptions, packet, unpack
+from fl_client.downloads import Downloads
+
+TICK_SECONDS = 0.5
+
+
+class LightBoard:
+    """One board; `work` never returns."""
+
+    def __init__(
+        self, address: Address, name: str, clients: tuple[int, ...], folder: Path
+    ) -> None:
+        self._clients = clients
+        self._downloads = Downloads(folder)
+        self._herald = Herald("fl", first_claim(name, instance=name, starts=1, clients=clients))
+        topics = board_subscriptions("fl", clients)
+        self._link = PahoLink(address, f"light-{name}", topics, self._herald.will)
+        self._herald.use(self._link)
+        self._current: CurrentRound | None = None
+        self._selected: Selected | None = None
+        self._complete: tuple[str, int] = ("", 0)
+        self._answered: tuple[str, int] = ("", 0)
+
+    def work(self) -> None:
+        """Serve rounds, for ever."""
+        while True:
+            happening = self._link.receive(TICK_SECONDS)
+            if isinstance(happening, Up):
+                self._herald.connected(happening.connection)
+            elif isinstance(happening, Arrived):
+                self._hear(happening)
+                self._link.confirm(happening)
+            self._herald.tick()
+
+    def _hear(self, arrived: Arrived) -> None:
+        try:
+            _, message = unpack("fl", arrived.topic, arrived.payload)
+        except ProtocolError:
+            return
+        match message:
+            case Connected():
+                self._herald.hear(message, stored=arrived.retained)
+            case Chunk(header) if self._downloads.add(message):
+                self._complete = (header.run, header.round)
+            case CurrentRound():
+                self._current = message
+            case Selected():
+                self._selected = message
+            case _:
+                return
+        self._answer()
+
+    def _answer(self) -> None:
+        current, selected = self._current, self._selected
+        if current is None or selected is None:
+            return
+        place = (current.run, current.round)
+        agreed = place == (selected.run, selected.round) == self._complete
+        if not agreed or place == self._answered:
+            return
+        self._answered = place
+        for client in self._clients:
+            if client in selected.clients:
+                self._link.stream(f"{client} {current.round}", self._update(client, *place))
+            if client in selected.testers:
+                counts = {"G": Count(correct=1, total=1)}
+                metrics = ClientMetrics(
+                    run=current.run,
+                    round=current.round,
+                    client=client,
+                    counts=counts,  # type: ignore[arg-type]
+                )
+                self._link.publish(packet("fl", metrics))
+
+    def _update(self, client: int, run: str, number: int) -> Iterator[Packet]:
+        data = self._downloads.path(run, number).read_bytes()
+        meta = UpdateMeta(
+            run=run,
+            round=number,
+            client=client,
+            samples=1,
+            steps=0,
+            weights={"base": 1.0, "head": 1.0},
+            loss=0.0,
+        )
+        blob = encode_tensors(decode_tensors(data, ModelMeta)[0], meta)
+        for chunk in cut(blob, run=run, number=number, client=client):
+            yield packet("fl", chunk)
+
+
+def main(words: list[str]) -> None:
+    """All boards of this process; whatever ends one of them ends it."""
+    port, first, boards, clients = map(int, words)
+    failed: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def serve(at: int, folder: Path) -> None:
+        start = first + at * clients
+        try:
+            LightBoard(
+                Address("127.0.0.1", port),
+                f"light-{start}",
+                tuple(range(start, start + clients)),
+                folder,
+            ).work()
+        finally:
+            failed.put(f"board {at} has ended")
+
+    with tempfile.TemporaryDirectory() as folder:
+        for at in range(boards):
+            place = Path(folder) / str(at)
+            threading.Thread(target=serve, args=(at, place), daemon=True).start()
+        sys.exit(failed.get())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,55 @@
+"""C: rounds that are all protocol, against bare paho with the same bytes on the same broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bench.bare import BareRounds
+from bench.figures import Effort, Figure, figure, median, rounded
+from bench.testbed import PROTOCOL_ONLY, coordinate, round_times
+from common.blueprint import first_model
+from common.codec import ModelMeta, encode_tensors
+from common.config import Experiment
+from common.experiment_file import parse_experiment
+from fl_server.lab import Lab
+
+BOARDS = 2
+
+
+def experiment_of(clients: int, rounds: int) -> Experiment:
+    """A model of 1.2 MB that everybody returns as it is."""
+    table: dict[str, Any] = {
+        **PROTOCOL_ONLY,
+        "experiment": {"rounds": rounds + 1, "grace": "forever"},
+        "model": {"name": "dnn", "hidden": 380},
+        "data": {"clients": clients, "partition": "iid"},
+    }
+    return parse_experiment(table)
+
+
+def measure(folder: Path, effort: Effort) -> list[Figure]:
+    """The row, for 6 and for 30 clients."""
+    return [_measure(folder / str(clients), clients, effort) for clients in (6, 30)]
+
+
+def _measure(folder: Path, clients: int, effort: Effort) -> Figure:
+    experiment = experiment_of(clients, effort.pick(15, 5))
+    size = len(encode_tensors(first_model(experiment), ModelMeta(run="bench", round=1)))
+    ours: list[float] = []
+    bare: list[float] = []
+    with Lab(folder / "lab", range(clients), BOARDS, 1) as lab:
+        for at in range(effort.pick(4, 2)):
+            with BareRounds(
+                lab.address.port, boards=BOARDS, clients=clients, size=size
+            ) as rounds:
+                bare += [rounds.time() for _ in range(16)][1:]
+            ours += round_times(coordinate(folder / "runs", f"r{at}", experiment, lab.address))
+    return figure(
+        "C",
+        f"protocol-only round: 1.2 MB, 2 boards, {clients} clients",
+        against="bare paho, same bytes, same broker",
+        value=median(ours) / median(bare),
+        limit=("at most", 1.5),
+        details={"seconds": rounded(ours), "bare seconds": rounded(bare)},
+    )

@@ -1,0 +1,147 @@
+"""The centralized baseline: one model, trained on the samples of all clients together.
+
+runs/<name>/central.safetensors   model and optimizer after the last finished epoch
+            metrics.jsonl         a line per epoch
+            model.safetensors     the result; a run can start from it (model.init_weights)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+import torch
+
+from common.arrays import Array, digest, from_under, under
+from common.codec import ModelMeta, decode_tensors, encode_tensors
+from common.config import Experiment
+from common.errors import StoreError
+from common.experiment_file import write_text
+from common.journal import Journal, read_records
+from common.rng import generator
+from common.samples import Samples
+from common.shards import ensure_shards, load_shard
+from common.storage import write_atomic
+from fl_server.learner import Learner, rate_of
+from fl_server.start import starting_model
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """All samples together."""
+
+    train: Samples
+    held: Samples | None
+    test: Samples
+
+
+def pool_of(experiment: Experiment, shards: Path) -> Pool:
+    """The union of the clients' training sets, and of their test sets."""
+    seed, clients = experiment.experiment.seed, range(experiment.data.clients)
+    folder = ensure_shards(
+        shards, experiment.data, seed, clients, union=experiment.evaluation.union_samples
+    )
+    loaded = [load_shard(folder, client) for client in clients]
+    train = _joined([shard.train for shard in loaded])
+    test = _joined([shard.test for shard in loaded])
+    order = generator(seed, "central-validation").permutation(len(train))
+    kept = len(train) - round(experiment.central.validation * len(train))
+    held = train.take(order[kept:]) if kept < len(train) else None
+    return Pool(train.take(order[:kept]), held, test)
+
+
+def _joined(samples: list[Samples]) -> Samples:
+    return Samples(
+        np.concatenate([one.images for one in samples]),
+        np.concatenate([one.labels for one in samples]),
+    )
+
+
+class Central:
+    """One centralized training in a folder; killed, it goes on after the last whole epoch."""
+
+    def __init__(self, folder: Path, experiment: Experiment) -> None:
+        self.folder = folder
+        self._experiment = experiment
+        file, text = folder / "experiment.toml", write_text(experiment).encode()
+        if file.exists() and file.read_bytes() != text:
+            raise StoreError(f"{folder} is of another experiment; choose another --run")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, text)
+
+    def run(self, shards: Path, heard: Callable[[Line], None]) -> str:
+        """All epochs; the digest of the resulting model."""
+        central = self._experiment.central
+        learner, done, best = self._load()
+        pool = pool_of(self._experiment, shards)
+        with closing(Journal(self.folder / "metrics.jsonl")) as journal:
+            self._epochs(learner, pool, journal, done, best, heard)
+        model = self._chosen(learner)
+        meta = ModelMeta(run=self.folder.name, round=central.epochs)
+        write_atomic(self.folder / "model.safetensors", encode_tensors(model, meta))
+        return digest(model)
+
+    def _epochs(
+        self,
+        learner: Learner,
+        pool: Pool,
+        journal: Journal,
+        done: int,
+        best: float,
+        heard: Callable[[Line], None],
+    ) -> None:
+        central = self._experiment.central
+        known = {line["epoch"] for line in read_records(journal.path)}
+        for epoch in range(done + 1, central.epochs + 1):
+            rate = rate_of(self._experiment, epoch)
+            loss = learner.epoch(pool.train, epoch, rate, augment=central.augment)
+            line: Line = {
+                "epoch": epoch,
+                "train_loss": loss,
+                "accuracy": learner.accuracy(pool.test),
+            }
+            if pool.held is not None:
+                line["validation"] = learner.accuracy(pool.held)
+            best = self._keep(learner, epoch, line, best)
+            if epoch not in known:
+                journal.append(line, sync=True)
+            heard(line)
+
+    def _load(self) -> tuple[Learner, int, float]:
+        path = self.folder / "central.safetensors"
+        if not path.exists():
+            start = starting_model(self._experiment, self.folder)
+            return Learner(self._experiment, start.model), 0, -1.0
+        kept = safetensors.numpy.load_file(path)
+        memory = {n: torch.tensor(a) for n, a in from_under("memory", kept).items()}
+        learner = Learner(self._experiment, from_under("model", kept), memory)
+        return learner, int(kept["epoch"]), float(kept["best"])
+
+    def _keep(self, learner: Learner, epoch: int, line: Line, best: float) -> float:
+        """The state after an epoch; returns the best accuracy in validation so far."""
+        model = learner.model()
+        found: float = line.get("validation", -1.0)
+        if found > best:
+            meta = ModelMeta(run=self.folder.name, round=epoch)
+            write_atomic(self.folder / "best.safetensors", encode_tensors(model, meta))
+        best = max(best, found)
+        memory: dict[str, Array] = {
+            name: tensor.cpu().numpy().copy() for name, tensor in learner.memory.items()
+        }
+        numbers: dict[str, Array] = {"epoch": np.array(epoch), "best": np.array(best)}
+        kept = {**under("model", model), **under("memory", memory), **numbers}
+        write_atomic(self.folder / "central.safetensors", safetensors.numpy.save(kept))
+        return best
+
+    def _chosen(self, learner: Learner) -> dict[str, Array]:
+        path = self.folder / "best.safetensors"
+        if not path.exists():
+            return learner.model()
+        return decode_tensors(path.read_bytes(), ModelMeta)[0]

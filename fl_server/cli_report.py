@@ -1,0 +1,74 @@
+"""fl-server report: what runs say together, in the terminal or as files and one page."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from common.errors import UsageError
+from fl_server.cli_options import runs_option
+from fl_server.event_files import EventFile
+from fl_server.reports.build import tables_of, write_report
+from fl_server.reports.groups import group_runs
+from fl_server.reports.reference import read_reference
+from fl_server.reports.runs import find_folders, read_run
+from fl_server.reports.table import print_table
+
+SHORT = ("results", "comparison", "rounds-to-global", "costs", "faults")
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[RUN]...")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR",
+              help="Write a page, plots and tables there.")  # fmt: skip
+@click.option("--compare", "reference", type=click.Path(path_type=Path), metavar="FILE",
+              help="Set published numbers beside ours (see docs/reporting.md).")  # fmt: skip
+@click.option("--accuracy", metavar="LIST",
+              help="Accuracies whose cost is told, in percent, such as 80,90.")  # fmt: skip
+@click.option(
+    "--tensorboard", is_flag=True, help="Also write event files into the run folders."
+)
+@runs_option
+def report(
+    names: tuple[str, ...],
+    output: Path | None,
+    reference: Path | None,
+    accuracy: str | None,
+    tensorboard: bool,
+    runs: Path,
+) -> None:
+    """Compare runs: tables here, or with -o a page with plots, and every table as a file.
+
+    Runs that differ only in their seed are taken together. Without RUN, all runs are taken.
+
+    \b
+    Example: fl-server report demo-1 demo-2
+    Example: fl-server report runs/table6-* --compare paper.toml -o report
+    """
+    folders = find_folders(names, runs)
+    thresholds = _parse_accuracies(accuracy) if accuracy else None
+    groups = group_runs([read_run(folder, thresholds) for folder in folders])
+    published = read_reference(reference) if reference else None
+    if tensorboard:
+        for folder in folders:
+            EventFile(folder, time.time()).close()
+    if output is None:
+        for table in tables_of(groups, published):
+            if table.key in SHORT:
+                print_table(table)
+        click.echo("with -o DIR: all tables, plots, and a page with everything")
+        return
+    page = write_report(output, groups, published, time.strftime("%Y-%m-%d"))
+    click.echo(f"wrote {page} and beside it tables (csv, md, tex) and plots (png, svg)")
+
+
+def _parse_accuracies(text: str) -> tuple[float, ...]:
+    try:
+        found = tuple(sorted({float(piece) / 100 for piece in text.split(",")}))
+    except ValueError as error:
+        raise UsageError(f"--accuracy is {text!r}; expected such as 80,90") from error
+    if not all(0 < value <= 1 for value in found):
+        raise UsageError(f"--accuracy is {text!r}; expected percents between 0 and 100")
+    return found

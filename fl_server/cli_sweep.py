@@ -1,0 +1,95 @@
+"""fl-server sweep: many runs one after another."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from common.address import probe
+from common.cli import INTERRUPTED
+from common.credentials import reach
+from common.datasets import require_dataset
+from common.errors import UsageError
+from fl_server import launch
+from fl_server.cli_options import broker_options, overrides_option, place_options
+from fl_server.reports.runs import read_run
+from fl_server.reports.table import print_results
+from fl_server.sweeps.grid import Planned, parse_seeds, plan
+from fl_server.sweeps.runner import Outcome, in_lab, on_broker, run_all, simulated
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="EXPERIMENT.toml...",
+                type=click.Path(path_type=Path))  # fmt: skip
+@click.option("--seeds", metavar="LIST", help="Seeds such as 1,2,3 or 1-5, for every file.")
+@overrides_option
+@click.option("--lab", type=click.IntRange(1, 500), metavar="BOARDS",
+              help="On this machine, with a broker and boards of its own.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
+              help="Training processes of each board of the lab.")  # fmt: skip
+@click.option("--simulate", "simulation", is_flag=True,
+              help="In this process, without a broker and boards.")  # fmt: skip
+@click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True,
+              help="Clients that the simulation trains side by side.")  # fmt: skip
+@broker_options
+@place_options
+def sweep(
+    files: tuple[Path, ...],
+    seeds: str | None,
+    overrides: tuple[str, ...],
+    lab: int | None,
+    workers: int,
+    simulation: bool,
+    processes: int,
+    broker: str | None,
+    credentials: Path | None,
+    federation: str | None,
+    place: launch.Place,
+) -> None:
+    """Run many experiments one after another on the same boards.
+
+    All combinations of the files, of the lists in their [sweep] sections, and of the seeds.
+    Started again it skips what is finished and goes on in the middle of what is not.
+
+    \b
+    Example: fl-server sweep fedavg.toml fedprox.toml --seeds 1,2,3 --broker 192.168.1.10
+    Example: fl-server sweep examples/sweep.toml --seeds 1,2 --simulate --processes 2
+    """
+    if lab is not None and simulation:
+        raise UsageError("--lab and --simulate are two places; choose one")
+    grid = plan(files, parse_seeds(seeds) if seeds else (), overrides)
+    with ExitStack() as stack:
+        if simulation:
+            for planned in grid:
+                launch.require_data(place, planned.experiment)
+            runner = simulated(processes)
+        elif lab is not None:
+            for name in sorted({planned.experiment.data.dataset for planned in grid}):
+                require_dataset(name)
+            runner = stack.enter_context(in_lab(place.runs, grid, boards=lab, workers=workers))
+        else:
+            reached = reach(broker, credentials, federation, "coordinator")
+            probe(reached.address)
+            runner = on_broker(reached.address, reached.federation)
+        outcome = run_all(place, grid, runner)
+    _show(place, grid, outcome)
+
+
+def _show(place: launch.Place, grid: tuple[Planned, ...], outcome: Outcome) -> None:
+    if outcome.interrupted:
+        click.echo("stopped; nothing is lost. The same command goes on where it was.")
+        sys.exit(INTERRUPTED)
+    if outcome.finished and place.style != "json":
+        print_results([read_run(folder) for folder in outcome.finished])
+        names = " ".join(shlex.quote(str(folder)) for folder in outcome.finished)
+        click.echo(f"full report: fl-server report {names} -o report")
+    for name, text in outcome.failed.items():
+        click.echo(f"failed: {name}: {text}", err=True)
+    if outcome.failed:
+        click.echo(f"{len(outcome.failed)} of {len(grid)} runs failed; the same command tries "
+                   "them again", err=True)  # fmt: skip
+        sys.exit(1)

@@ -1,0 +1,81 @@
+"""fl-server central and fl-server algorithms: the baseline, and what there is to compare."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import click
+
+from common.algorithms import choices, find_builder, known_builders, options_of
+from common.experiment_file import load_experiment
+from common.ids import check_name
+from common.storage import FolderLock
+from fl_server.cli_options import experiment_file, overrides_option, run_option
+from fl_server.start import check_start
+
+
+@click.command()
+@experiment_file
+@overrides_option
+@run_option
+@click.option("--runs", type=click.Path(path_type=Path), default="runs", show_default=True,
+              metavar="DIR", help="Where run folders are kept.")  # fmt: skip
+def central(file: Path, overrides: tuple[str, ...], name: str | None, runs: Path) -> None:
+    """Train one model on all clients' samples together: what federation is measured against.
+
+    \b
+    Example: fl-server central examples/demo.toml --set central.epochs=30
+    """
+    experiment = load_experiment(file, overrides)
+    check_start(experiment)
+    wanted = check_name(name or f"{experiment.experiment.name}-central", "--run")
+    from fl_server.central import Central, Line  # imports torch
+
+    total = experiment.central.epochs
+
+    def show(line: Line) -> None:
+        held = f", validation {line['validation']:.1%}" if "validation" in line else ""
+        click.echo(
+            f"epoch {line['epoch']}/{total}: loss {line['train_loss']:.3f}, "
+            f"accuracy {line['accuracy']:.2%}{held}"
+        )
+
+    with FolderLock(runs / wanted, f"the training {wanted!r}"):
+        digest = Central(runs / wanted, experiment).run(runs / ".shards", show)
+    click.echo(f"finished; model {digest} in {runs / wanted}")
+
+
+@click.command()
+@click.argument("name", required=False)
+def algorithms(name: str | None) -> None:
+    """List the algorithms, or say all about one: its options, defaults and what they mean.
+
+    \b
+    Example: fl-server algorithms
+    Example: fl-server algorithms fedreg
+    """
+    names = sorted(known_builders()) if name is None else [name]
+    width = max(map(len, names))
+    for one in names:
+        builder = find_builder(one)
+        click.echo(f"{one:{width}}  {_first_line(inspect.getdoc(builder))}")
+        for key, (kind, default) in options_of(builder).items():
+            click.echo(f"{'':{width}}    {key} = {default!r}{_words(kind)}")
+            if name is not None and (text := _meaning(kind)):
+                click.echo(f"{'':{width}}      {text}")
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").partition("\n")[0]
+
+
+def _meaning(kind: object) -> str:
+    return " ".join(
+        meta.description for meta in getattr(kind, "__metadata__", ()) if meta.description
+    )
+
+
+def _words(kind: object) -> str:
+    allowed = choices(kind)
+    return f"  ({allowed})" if "'" in allowed else ""

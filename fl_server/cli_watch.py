@@ -1,0 +1,87 @@
+"""fl-server watch and status: looking at a run from anywhere, without touching it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import click
+import msgspec
+
+from common.address import probe
+from common.credentials import reach
+from fl_server.cli_options import broker_options, web_option
+from fl_server.dashboard import make_display, show_status
+from fl_server.page import model
+from fl_server.view import View
+from fl_server.viewer import Viewer
+from fl_server.web import read_place, serving
+
+STATUS_SECONDS = 5.0
+LOOK_SECONDS = 0.5
+
+
+@click.command()
+@broker_options
+@web_option
+@click.option("--plain", is_flag=True, help="Lines instead of the live screen.")
+def watch(
+    broker: str | None,
+    credentials: Path | None,
+    federation: str | None,
+    web: str | None,
+    plain: bool,
+) -> None:
+    """Look at whatever runs on a broker, live, from any machine that may read it.
+
+    Only reads: no run notices. With --web a page for browsers instead of the terminal.
+
+    \b
+    Example: fl-server watch --broker 192.168.1.10
+    Example: fl-server watch --web
+    """
+    reached = reach(broker, credentials, federation, "viewer", "coordinator")
+    address, topics = reached.address, reached.federation
+    place = read_place(web) if web is not None else None
+    probe(address)
+    done = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: done.set())
+    if place is not None:
+        with serving(place, address, topics) as served:
+            click.echo(f"the page is at {served.url} (Ctrl-C ends)")
+            done.wait()
+        return
+    with (
+        make_display(f"{topics} at {address}", style="plain" if plain else "screen") as display,
+        Viewer(address, topics, display.observe) as viewer,
+    ):
+        while not done.is_set():
+            viewer.look(LOOK_SECONDS)
+
+
+@click.command()
+@broker_options
+@click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object.")
+def status(
+    broker: str | None, credentials: Path | None, federation: str | None, as_json: bool
+) -> None:
+    """Say how things are on a broker, once; exit code 0 if a run is going on, else 1.
+
+    \b
+    Example: fl-server status --broker 192.168.1.10 --json
+    """
+    reached = reach(broker, credentials, federation, "viewer", "coordinator")
+    address, topics = reached.address, reached.federation
+    probe(address)
+    seen = [View(title=f"{topics} at {address}")]
+    with Viewer(address, topics, lambda fact: seen.append(seen.pop().after(fact))) as viewer:
+        viewer.look_around(STATUS_SECONDS)
+    view = seen[0]
+    if as_json:
+        click.echo(msgspec.json.encode(model(view)))
+    else:
+        show_status(view)
+    sys.exit(0 if view.going_on else 1)

@@ -1,0 +1,77 @@
+"""Training on one pool of samples, epoch by epoch: the centralized baseline and the warm-up."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+from torch import Tensor, nn
+
+from common.arrays import Array, Arrays
+from common.blueprint import has_user_model, spec_of, user_model
+from common.config import Experiment
+from common.device import device
+from common.image_ops import shifted
+from common.networks import Network, extract, load
+from common.rng import generator
+from common.samples import Images, Samples
+from common.training import Plan, count_correct, train, use_one_thread
+from common.whole import Whole
+
+CROP = 4  # pixels a crop may be away from the middle
+
+
+class Learner:
+    """A model and the memory of its optimizer."""
+
+    def __init__(
+        self, experiment: Experiment, model: Arrays, memory: dict[str, Tensor] | None = None
+    ) -> None:
+        use_one_thread()
+        self.memory = memory or {}
+        self._experiment = experiment
+        self._network = _network(experiment)
+        load(self._network, model)
+
+    def epoch(self, samples: Samples, number: int, rate: float, *, augment: bool) -> float:
+        """One pass over the samples; the mean loss."""
+        rng = generator(self._experiment.experiment.seed, "central", number)
+        if augment:
+            samples = Samples(crops_and_flips(samples.images, rng), samples.labels)
+        settings = msgspec.structs.replace(self._experiment.training, learning_rate=rate)
+        net = Whole(self._network)
+        return train(net, samples, settings, rng, Plan(epochs=1), memory=self.memory).loss
+
+    def accuracy(self, samples: Samples) -> float:
+        """The share of correct answers."""
+        return count_correct(self._network, samples) / len(samples)
+
+    def model(self) -> dict[str, Array]:
+        """The model as it is now."""
+        return extract(self._network)
+
+
+def _network(experiment: Experiment) -> nn.Module:
+    if has_user_model(experiment):
+        return user_model(experiment).to(device())
+    return Network(spec_of(experiment)).to(device())
+
+
+def rate_of(experiment: Experiment, epoch: int) -> float:
+    """The learning rate of an epoch, counted from 1."""
+    full, central = experiment.training.learning_rate, experiment.central
+    if central.schedule == "constant":
+        return full
+    return full * (1 + math.cos(math.pi * (epoch - 1) / central.epochs)) / 2
+
+
+def crops_and_flips(images: Images, rng: np.random.Generator) -> Images:
+    """Every image moved by a few pixels, half of them mirrored; text stays as it is."""
+    if images.ndim != 4:
+        return images
+    right = rng.integers(-CROP, CROP + 1, len(images)).astype(np.float64)
+    down = rng.integers(-CROP, CROP + 1, len(images)).astype(np.float64)
+    mirror = rng.random(len(images)) < 0.5
+    flipped = np.where(mirror[:, None, None, None], images[..., ::-1], images)
+    return shifted(flipped, right, down)

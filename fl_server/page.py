@@ -1,0 +1,125 @@
+"""PURE: a view as the web page gets it: small named sections, and what changed between two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from common.ids import show_ids
+from fl_server.timeline import Span
+from fl_server.view import BoardView, View
+
+LANE = 40  # spans of a board that the page shows
+CURVE = (
+    "accuracy_global",
+    "accuracy_l1",
+    "accuracy_l2",
+    "train_loss",
+    "seconds",
+    "bytes_up",
+    "bytes_down",
+    "updates",
+    "energy_joules",
+)
+
+Sections = dict[str, bytes]  # name -> JSON
+
+
+def model(view: View) -> dict[str, Any]:
+    """Everything that is shown, as plain values by section."""
+    found: dict[str, Any] = {
+        "run": {
+            "title": view.title,
+            "run": view.run,
+            "rounds": view.rounds,
+            "experiment": view.experiment,
+        },
+        "now": {
+            "going_on": view.going_on,
+            "finished": view.finished,
+            "coordinator": view.coordinator,
+            "broker": view.broker,
+            "phase": view.phase,
+            "round": view.number,
+            "done": view.done,
+            "share": round(view.share_done, 4),
+            "started": view.started,
+            "seconds_left": view.seconds_left,
+            "selected": len(view.selected),
+            "safe": len(view.safe & set(view.selected)),
+            "testers": len(view.testers),
+            "measured": len(view.measured & set(view.testers)),
+        },
+        "marks": view.timeline.marks,
+    }
+    selected, testers = frozenset(view.selected), frozenset(view.testers)
+    for name, board in view.boards.items():
+        mine = frozenset(board.clients)
+        found[f"board:{name}"] = {
+            **_board(board),
+            "selected": len(mine & selected),
+            "sent": len(mine & selected & view.safe),
+            "testers": len(mine & testers),
+            "measured": len(mine & testers & view.measured),
+        }
+        found[f"lane:{name}"] = [_span(s) for s in view.timeline.lanes.get(name, ())[-LANE:]]
+    for number, line in _lines(view).items():
+        found[f"line:{number}"] = line
+    for note in view.notes:
+        found[f"note:{note.number}"] = {
+            "time": note.time,
+            "text": note.text,
+            "loud": note.loud,
+        }
+    return found
+
+
+def sections(view: View) -> Sections:
+    """Every section as JSON."""
+    return {name: msgspec.json.encode(value) for name, value in model(view).items()}
+
+
+def whole(current: Sections, now: float) -> bytes:
+    """The first message to somebody who begins to look."""
+    return _message(current, (), now)
+
+
+def change(old: Sections, new: Sections, now: float) -> bytes | None:
+    """What somebody who knows the old sections has to hear; None if it is nothing."""
+    changed = {name: value for name, value in new.items() if old.get(name) != value}
+    gone = [name for name in old if name not in new]
+    return _message(changed, gone, now) if changed or gone else None
+
+
+def _message(changed: Sections, gone: list[str] | tuple[()], now: float) -> bytes:
+    values = {name: msgspec.Raw(value) for name, value in changed.items()}
+    return msgspec.json.encode({"now": round(now, 3), "set": values, "gone": gone})
+
+
+def _board(board: BoardView) -> dict[str, Any]:
+    return {
+        "here": board.here,
+        "doing": board.doing,
+        "clients": show_ids(board.clients),
+        "count": len(board.clients),
+        "client": board.client,
+        "epoch": board.epoch,
+        "epochs": board.epochs,
+        "seen": round(board.seen, 1),
+        "problem": board.problem,
+        "host": board.host,
+        "telemetry": board.telemetry,
+    }
+
+
+def _span(span: Span) -> tuple[object, ...]:
+    return span.client, span.round, span.kind, span.start, span.end, span.cut
+
+
+def _lines(view: View) -> dict[int, dict[str, Any]]:
+    merged: dict[int, dict[str, Any]] = {}
+    for line in (*view.closed, *view.lines):
+        known = {key: line[key] for key in CURVE if line.get(key) is not None}
+        merged[line["round"]] = {**merged.get(line["round"], {}), **known}
+    return dict(sorted(merged.items()))

@@ -1,0 +1,1 @@
+"""What runs say together: tables, plots, one page."""

@@ -1,0 +1,152 @@
+"""Puts a report together: tables and plots as files, and the page that holds them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from common import VERSION
+from common.config import Experiment
+from common.errors import FedbedError
+from common.storage import disk_errors, write_atomic
+from fl_server.distribution import distribution_of
+from fl_server.reports import compare, tables
+from fl_server.reports.groups import Group, differences, settings_of
+from fl_server.reports.page import Fact, Section, figure, make_page
+from fl_server.reports.plots import Counts, check_matplotlib, plots_of, save
+from fl_server.reports.reference import Reference
+from fl_server.reports.render import FORMATS, show, to_html
+from fl_server.reports.tables import Cell, Column, Table
+from fl_server.summary import GLOBAL
+
+
+def tables_of(groups: Sequence[Group], reference: Reference | None) -> list[Table]:
+    """All tables that these runs have something for, the most wanted first."""
+    found = [
+        tables.results(groups),
+        compare.comparison(groups, reference) if reference else None,
+        tables.personal(groups),
+        tables.rounds_to(groups, "global"),
+        tables.rounds_to(groups, "personal"),
+        tables.costs(groups),
+        tables.bytes_to(groups),
+        tables.boards(groups),
+        tables.survived(groups),
+        tables.runs_table(groups),
+    ]
+    return [table for table in found if table is not None]
+
+
+def write_report(
+    folder: Path, groups: Sequence[Group], reference: Reference | None, when: str
+) -> Path:
+    """Write everything into a folder; returns the page."""
+    check_matplotlib()
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    found = {table.key: table for table in tables_of(groups, reference)}
+    counts, why_not = class_counts(groups[0].runs[0].experiment)
+    if counts is not None:
+        found["classes"] = _counts_table(counts)
+    for table in found.values():
+        for ending, write in FORMATS.items():
+            write_atomic(folder / f"{table.key}.{ending}", write(table).encode())
+    with disk_errors(folder):
+        drawn = {p.key: figure(save(p, folder), p.caption) for p in plots_of(groups, counts)}
+    page = make_page(
+        _title(groups),
+        f"{len(groups)} settings, {sum(len(g.runs) for g in groups)} runs",
+        _facts(groups),
+        _sections(found, drawn, groups, why_not),
+        f"made by fedbed {VERSION} on {when}",
+    )
+    write_atomic(folder / "index.html", page.encode())
+    return folder / "index.html"
+
+
+def class_counts(experiment: Experiment) -> tuple[Counts | None, str]:
+    """How many samples of each class every client has; None, and why, without the dataset."""
+    try:
+        distribution = distribution_of(experiment)
+    except FedbedError as error:
+        return None, str(error)
+    return distribution.train + distribution.test, ""
+
+
+def _counts_table(counts: Counts) -> Table:
+    names = tuple(Column(f"class {label}", "count") for label in range(counts.shape[1]))
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (str(client), *map(int, row)) for client, row in enumerate(counts)
+    )
+    return Table("classes", "Samples of each class", (Column("client"), *names), rows)
+
+
+def _title(groups: Sequence[Group]) -> str:
+    names = dict.fromkeys(group.runs[0].experiment.experiment.name for group in groups)
+    return ", ".join(names) if len(names) < 4 else f"{len(names)} experiments"
+
+
+def _facts(groups: Sequence[Group]) -> list[Fact]:
+    facts = []
+    for name, metric in (("global", lambda _: GLOBAL), ("personal", lambda g: g.personal)):
+        best = [(g.figure(metric(g), "best"), g.label) for g in groups]
+        known = [(found, label) for found, label in best if found is not None]
+        if known:
+            found, label = max(known, key=lambda pair: pair[0].mean)
+            facts.append(Fact(f"best {name} accuracy", f"{show(found, 'percent')} %", label))
+    costs = [run.summary.cost for group in groups for run in group.runs]
+    sent = sum(cost.bytes_up + cost.bytes_down for cost in costs)
+    facts.append(Fact("sent and received", show(float(sent), "bytes"), "all runs, both ways"))
+    hours = sum(cost.seconds for cost in costs) / 3600
+    facts.append(Fact("time in rounds", _duration(hours), "all runs"))
+    return facts
+
+
+def _duration(hours: float) -> str:
+    return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
+
+
+def _sections(
+    found: dict[str, Table], drawn: dict[str, str], groups: Sequence[Group], why_not: str
+) -> list[Section]:
+    places = {"accuracy": "results", "traffic": "costs", "boards": "boards"}
+    before = {table: drawn[plot] for plot, table in places.items() if plot in drawn}
+    sections = [
+        Section(key, table.title, before.get(key, "") + to_html(table))
+        for key, table in found.items()
+        if key != "classes"
+    ]
+    if "classes" in drawn:
+        sections.append(Section("classes", "Class distribution", drawn["classes"]))
+    else:
+        text = f"The class distribution is left out: {why_not}"
+        sections.append(Section("classes", "Class distribution", f'<p class="note">{text}</p>'))
+    if "faults" not in found:
+        text = "No board was lost, nothing was dropped, late or refused in these runs."
+        sections.append(Section("faults", "Faults survived", f'<p class="note">{text}</p>'))
+    return [*sections, Section("settings", "Settings", to_html(_settings(groups)))]
+
+
+def _settings(groups: Sequence[Group]) -> Table:
+    """What all groups have in common and is not a default, and what each has for itself."""
+    flat = [settings_of(group.runs[0].experiment) for group in groups]
+    usual, varying = settings_of(Experiment()), differences(flat)
+    rows = [
+        ("all", key, _plain(value))
+        for key, value in flat[0].items()
+        if key not in varying and usual.get(key) != value
+    ]
+    for group, settings in zip(groups, flat, strict=True):
+        rows += [
+            (group.label, key, _plain(settings[key])) for key in varying if key in settings
+        ]
+    columns = (Column("run"), Column("setting"), Column("value"))
+    return Table(
+        "settings", "Settings", columns, tuple(rows), "All others have their defaults."
+    )
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,54 @@
+"""PURE: our numbers beside published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fl_server.reports.groups import Group, settings_of
+from fl_server.reports.reference import Reference
+from fl_server.reports.tables import Cell, Column, Table
+
+
+def comparison(groups: Sequence[Group], reference: Reference) -> Table:
+    """Published numbers, ours, and the difference."""
+    columns = [Column("row")]
+    for name in reference.columns:
+        columns += [Column(f"{name}: reference", "percent"), Column("ours", "percent")]
+        columns.append(Column("difference", "points"))
+    rows: list[tuple[Cell, ...]] = []
+    for row, numbers in reference.rows.items():
+        mine: list[Group | None] = [g for g in groups if _matches(g, reference.match, row)]
+        for group in mine or [None]:
+            cells: list[Cell] = [row if len(mine) < 2 or group is None else group.label]
+            for name, metric in reference.columns.items():
+                cells += _beside(numbers.get(name), group, metric, reference)
+            rows.append(tuple(cells))
+    ours = [
+        g for g in groups if any(_matches(g, reference.match, row) for row in reference.rows)
+    ]
+    rounds = sorted({run.summary.rounds for group in ours for run in group.runs})
+    seeds = sorted({len(group.runs) for group in ours})
+    value = {"best": "best of run", "last": "last round", "mean_last": "mean of the last ten"}
+    note = (
+        f"Reference: {reference.source} {reference.note} Ours: {value[reference.value]}, "
+        f"{_many(rounds)} rounds, {_many(seeds)} seed(s). Differences in percentage points."
+    )
+    return Table("comparison", reference.title, tuple(columns), tuple(rows), note)
+
+
+def _many(numbers: Sequence[int]) -> str:
+    return " / ".join(map(str, numbers)) or "no"
+
+
+def _matches(group: Group, key: str, value: str) -> bool:
+    return str(settings_of(group.runs[0].experiment).get(key)) == value
+
+
+def _beside(
+    number: float | None, group: Group | None, metric: str, reference: Reference
+) -> list[Cell]:
+    theirs = None if number is None else number / 100
+    ours = None if group is None else group.figure(metric, reference.value)
+    if theirs is None or ours is None:
+        return [theirs, ours, None]
+    return [theirs, ours, 100 * (ours.mean - theirs)]

@@ -1,0 +1,138 @@
+"""PURE: runs that differ only in their seed belong together; what to call each group."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from common.config import Experiment
+from fl_server.reports.runs import RunData
+from fl_server.summary import personal_metric, values
+
+Which: TypeAlias = Literal["best", "last", "mean_last"]
+Settings: TypeAlias = Mapping[str, object]  # "section.key" -> value
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A number over several runs: mean, standard deviation, in how many of how many known."""
+
+    mean: float
+    std: float | None
+    known: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Runs of the same settings with different seeds."""
+
+    label: str
+    runs: tuple[RunData, ...]
+
+    @property
+    def personal(self) -> str:
+        """The metric that is this group's personal accuracy."""
+        return personal_metric(self.runs[0].experiment.evaluation.personal_stage)
+
+    def spread(self, measure: Callable[[RunData], float | None]) -> Spread | None:
+        """A number of each run, over the runs."""
+        return spread([measure(run) for run in self.runs])
+
+    def figure(self, metric: str, which: Which) -> Spread | None:
+        """The best, last or recent value of a metric, over the runs."""
+
+        def measure(run: RunData) -> float | None:
+            found = run.summary.figures.get(metric)
+            return None if found is None else float(getattr(found, which))
+
+        return self.spread(measure)
+
+    def curve(self, metric: str) -> list[tuple[int, Spread]]:
+        """A metric over the rounds; rounds that not all runs have reached are included."""
+        by_round: dict[int, list[float | None]] = defaultdict(list)
+        for run in self.runs:
+            for number, value in values(run.lines, metric):
+                by_round[number].append(value)
+        return [
+            (number, found)
+            for number in sorted(by_round)
+            if (found := spread(by_round[number])) is not None
+        ]
+
+
+def spread(found: Sequence[float | None]) -> Spread | None:
+    """Mean and (from two on) sample standard deviation of what is known."""
+    known = [value for value in found if value is not None]
+    if not known:
+        return None
+    mean = math.fsum(known) / len(known)
+    squares = math.fsum((value - mean) ** 2 for value in known)
+    std = math.sqrt(squares / (len(known) - 1)) if len(known) > 1 else None
+    return Spread(mean, std, len(known), len(found))
+
+
+def group_runs(runs: Sequence[RunData]) -> list[Group]:
+    """The groups, in the order in which their first runs came."""
+    found: dict[bytes, list[RunData]] = {}
+    for run in runs:
+        found.setdefault(msgspec.json.encode(_without_seed(run.experiment)), []).append(run)
+    members = [
+        tuple(sorted(group, key=lambda run: (run.seed, run.name))) for group in found.values()
+    ]
+    labels = labels_of([group[0].experiment for group in members])
+    return [Group(label, group) for label, group in zip(labels, members, strict=True)]
+
+
+def settings_of(experiment: Experiment) -> dict[str, object]:
+    """All settings but name and seed, flat; an algorithm's options stand beside its name."""
+    flat: dict[str, object] = {}
+    for section, inner in msgspec.to_builtins(experiment).items():
+        for key, value in {**inner, **inner.get("options", {})}.items():
+            flat[f"{section}.{key}"] = value
+    for key in ("experiment.name", "experiment.seed", "algorithm.options"):
+        flat.pop(key, None)
+    return flat
+
+
+def labels_of(experiments: Sequence[Experiment]) -> list[str]:
+    """Short names: the experiment's if they differ, then the algorithm's, then what differs."""
+    names = [experiment.experiment.name for experiment in experiments]
+    labels = names if len(set(names)) > 1 else ["" for _ in names]
+    labels = _told_apart(labels, lambda at: experiments[at].algorithm.name)
+    flat = [settings_of(experiment) for experiment in experiments]
+    found = _told_apart(labels, lambda at: _what_differs(at, labels, flat))
+    return [label or name for label, name in zip(found, names, strict=True)]
+
+
+def _what_differs(at: int, labels: Sequence[str], flat: Sequence[Settings]) -> str:
+    same = [other for other, label in zip(flat, labels, strict=True) if label == labels[at]]
+    words = [f"{key.rpartition('.')[2]}={flat[at].get(key)}" for key in differences(same)]
+    return " ".join(words)
+
+
+def _told_apart(labels: Sequence[str], word: Callable[[int], str]) -> list[str]:
+    """Labels with a word added where several are the same and the word differs."""
+    out = list(labels)
+    for label in set(labels):
+        same = [at for at, text in enumerate(labels) if text == label]
+        if len({word(at) for at in same}) > 1:
+            for at in same:
+                out[at] = f"{label} {word(at)}".strip()
+    return out
+
+
+def differences(settings: Sequence[Settings]) -> list[str]:
+    """The keys whose values are not the same everywhere."""
+    keys = dict.fromkeys(key for one in settings for key in one)
+    return [key for key in keys if len({repr(one.get(key)) for one in settings}) > 1]
+
+
+def _without_seed(experiment: Experiment) -> Experiment:
+    plain = msgspec.structs.replace(experiment.experiment, seed=0)
+    return msgspec.structs.replace(experiment, experiment=plain)

@@ -1,0 +1,251 @@
+"""The plots of a report, by matplotlib (the extra `plots`): one figure, saved in three ways.
+
+For the page a plot is SVG without colours of its own for text and lines, so that it follows the
+page from light to dark.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from common.errors import UsageError
+from fl_server.reports.groups import Group
+from fl_server.reports.tables import times_of
+from fl_server.reports.timing import mean
+from fl_server.summary import GLOBAL, values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, GRID = "#2b3038", "#d8dce2"  # nothing else in a plot has these colours
+COLOURS = (
+    *("#3a7bd5", "#e0792f", "#2a9d6e", "#c2478f", "#8467d7", "#b3921d"),
+    *("#d14b5a", "#2fa3b5", "#8d6e4a", "#76808f"),
+)
+SHADES = ("-", "--", ":", "-.")
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A plot, its file name, and what it shows."""
+
+    key: str
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+def plots_of(groups: Sequence[Group], counts: Counts | None) -> list[Plot]:
+    """The plots that these runs have data for."""
+    found = [
+        Plot(
+            "accuracy",
+            "Accuracy",
+            "Lines are means over the seeds, bands one standard deviation.",
+            lambda: _curves(groups),
+        ),
+        Plot(
+            "traffic",
+            "Accuracy over traffic",
+            "Global accuracy over all bytes sent so far, both ways; one line per run.",
+            lambda: _traffic(groups),
+        ),
+    ]
+    if any(times_of(group) for group in groups):
+        text = "Mean seconds per training of a board: before, during and after it."
+        found.append(Plot("boards", "Time per board", text, lambda: _boards(groups)))
+    if counts is not None:
+        text = "Samples of each class that the clients have (first seed)."
+        found.append(Plot("classes", "Class distribution", text, lambda: _classes(counts)))
+    return found
+
+
+def check_matplotlib() -> None:
+    """Say at once, not after a minute, that plots need a package."""
+    try:
+        import matplotlib as _  # noqa: F401 - heavy, and only reports with plots need it
+    except ImportError as error:
+        raise UsageError(
+            "a report with plots needs matplotlib: pip install 'fedbed[plots]'; without -o the "
+            "tables are printed"
+        ) from error
+
+
+def save(plot: Plot, folder: Path) -> str:
+    """Write <key>.png and <key>.svg; returns the SVG for the page."""
+    with _style(plot.key):
+        figure = plot.draw()
+        figure.savefig(folder / f"{plot.key}.png", dpi=150, facecolor="white")
+        quiet = {"Date": None, "Creator": None}
+        figure.savefig(folder / f"{plot.key}.svg", facecolor="white", metadata=quiet)
+        out = io.StringIO()
+        figure.savefig(out, format="svg", transparent=True, metadata=quiet)
+    return for_page(out.getvalue(), plot.title)
+
+
+def for_page(svg: str, title: str) -> str:
+    """SVG to stand inside of HTML: no prolog, no addresses, the page's colours and font."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg)
+    svg = re.sub(r'(<svg[^>]*?)\swidth="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?)\sheight="[^"]*"', r"\1", svg, count=1)
+    svg = svg.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+    svg = re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, sans-serif", svg)
+    return svg.replace(INK, "var(--ink)").replace(GRID, "var(--grid)").strip()
+
+
+@contextmanager
+def _style(salt: str) -> Iterator[None]:
+    import matplotlib as mpl  # heavy, and only reports with plots need it
+
+    settings: dict[Any, Any] = {  # matplotlib's own names
+        "svg.fonttype": "none",
+        "svg.hashsalt": salt,  # the same runs give the same file
+        "font.family": "DejaVu Sans",
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": GRID,
+        "axes.labelcolor": INK,
+        "axes.titlecolor": INK,
+        "axes.titlesize": 10,
+        "axes.titlelocation": "left",
+        "axes.grid": True,
+        "axes.grid.axis": "y",
+        "axes.axisbelow": True,
+        "grid.color": GRID,
+        "grid.linewidth": 0.6,
+        "text.color": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "xtick.major.size": 0,
+        "ytick.major.size": 0,
+        "legend.frameon": False,
+        "figure.constrained_layout.use": True,
+    }
+    with mpl.rc_context(settings):
+        yield
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure  # not pyplot: no window system, no global state
+
+    return Figure(figsize=(width, height))
+
+
+def _look(at: int) -> tuple[str, str]:
+    return COLOURS[at % len(COLOURS)], SHADES[at // len(COLOURS) % len(SHADES)]
+
+
+def _curves(groups: Sequence[Group]) -> Figure:
+    figure = _figure(9.2, 3.9)
+    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+    _panel(left, groups, "Global model", lambda _: GLOBAL)
+    _panel(right, groups, "Personal models", lambda group: group.personal)
+    left.set_ylabel("accuracy in %")
+    _legend(figure, left, groups)
+    return figure
+
+
+def _panel(
+    axes: Axes, groups: Sequence[Group], title: str, metric: Callable[[Group], str]
+) -> None:
+    axes.set_title(title)
+    axes.set_xlabel("round")
+    axes.locator_params(axis="x", integer=True)
+    for at, group in enumerate(groups):
+        colour, shade = _look(at)
+        curve = group.curve(metric(group))
+        numbers = [number for number, _ in curve]
+        middle = np.array([100 * found.mean for _, found in curve])
+        spread = np.array([100 * (found.std or 0.0) for _, found in curve])
+        mark = "o" if len(curve) == 1 else None
+        axes.plot(numbers, middle, shade, color=colour, lw=1.6, label=group.label, marker=mark)
+        if spread.any():
+            low, high = middle - spread, np.minimum(middle + spread, 100)
+            axes.fill_between(numbers, low, high, color=colour, alpha=0.15, lw=0)
+
+
+def _legend(figure: Figure, axes: Axes, groups: Sequence[Group]) -> None:
+    if len(groups) > 1:
+        handles, labels = axes.get_legend_handles_labels()
+        columns = min(5, len(groups))
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8)
+
+
+def _traffic(groups: Sequence[Group]) -> Figure:
+    figure = _figure(9.2, 3.6)
+    axes = figure.subplots()
+    axes.set_xlabel("traffic in MB")
+    axes.set_ylabel("global accuracy in %")
+    for at, group in enumerate(groups):
+        colour, shade = _look(at)
+        for nth, run in enumerate(group.runs):
+            sent, total = {}, 0.0
+            for line in run.lines:
+                total += (line.get("bytes_up") or 0) + (line.get("bytes_down") or 0)
+                sent[line["round"]] = total / 1e6
+            points = [
+                (sent[number], 100 * value) for number, value in values(run.lines, GLOBAL)
+            ]
+            label = group.label if nth == 0 else None
+            axes.plot(*zip(*points, strict=True), shade, color=colour, lw=1.3, label=label)
+    _legend(figure, axes, groups)
+    return figure
+
+
+def _boards(groups: Sequence[Group]) -> Figure:
+    rows = [
+        (f"{group.label} · {name}" if len(groups) > 1 else name, times)
+        for group in groups
+        for name, times in times_of(group).items()
+    ]
+    figure = _figure(9.2, 1.3 + 0.24 * len(rows))
+    axes = figure.subplots()
+    axes.grid(visible=False, axis="y")
+    axes.grid(visible=True, axis="x")
+    start = np.zeros(len(rows))
+    parts = (("before", "#aab4c3"), ("training", COLOURS[0]), ("after", COLOURS[1]))
+    for (name, colour), which in zip(parts, ("waits", "trainings", "sendings"), strict=True):
+        width = np.array([mean(getattr(times, which)) or 0.0 for _, times in rows])
+        axes.barh(range(len(rows)), width, left=start, color=colour, label=name, height=0.62)
+        start += width
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds")
+    figure.legend(loc="outside lower center", ncols=3, fontsize=8)
+    return figure
+
+
+def _classes(counts: Counts) -> Figure:
+    figure = _figure(9.2, 3.3)
+    axes = figure.subplots()
+    clients = np.arange(len(counts))
+    start = np.zeros(len(counts))
+    classes = counts.shape[1]
+    for label in range(classes):
+        colour = COLOURS[label % len(COLOURS)]
+        name = str(label) if classes <= 20 else None
+        axes.bar(clients, counts[:, label], bottom=start, color=colour, width=0.8, label=name)
+        start += counts[:, label]
+    axes.set_xlabel("client")
+    axes.set_ylabel("samples")
+    axes.margins(x=0.01)
+    if len(counts) <= 40:
+        axes.set_xticks(clients)
+    if classes <= 20:
+        figure.legend(loc="outside right upper", fontsize=8, title="class")
+    return figure

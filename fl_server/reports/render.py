@@ -1,0 +1,184 @@
+"""PURE: tables as text: CSV with raw numbers, Markdown, LaTeX, HTML."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import re
+from collections.abc import Callable
+
+from fl_server.reports.groups import Spread
+from fl_server.reports.tables import Cell, Column, Table, Unit
+
+NOTHING = "-"
+_LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}"}
+
+
+def show(cell: Cell, unit: Unit) -> str:
+    """A cell for people: "84.12 ± 0.31", "1.3 ± 0.1 MB", "12 (1/2)"."""
+    if cell is None:
+        return NOTHING
+    if isinstance(cell, str):
+        return cell
+    if not isinstance(cell, Spread):
+        return _join(*_parts(cell, unit, cell))
+    value, word = _parts(cell.mean, unit, cell.mean)
+    if cell.std is not None:
+        deviation = _parts(cell.std, unit, cell.mean)[0].lstrip("+")
+        value += f" ± {deviation}" if float(deviation) else ""
+    text = _join(value, word)
+    return text if cell.known == cell.of else f"{text} ({cell.known}/{cell.of})"
+
+
+def _join(value: str, word: str) -> str:
+    return f"{value} {word}".rstrip()
+
+
+def _parts(value: float, unit: Unit, like: float) -> tuple[str, str]:
+    """A number and the word behind it, scaled as another number (`like`) is."""
+    match unit:
+        case "percent":
+            return f"{100 * value:.2f}", ""
+        case "bytes":
+            return _scaled(value, ("B", "kB", "MB", "GB", "TB"), like)
+        case "joules":
+            return _scaled(value, ("J", "kJ", "MJ"), like)
+        case "seconds":
+            return (f"{value:.2f}" if abs(like) < 100 else f"{value:.0f}"), "s"
+        case "count":
+            return (f"{value:.0f}" if value == int(value) else f"{value:.1f}"), ""
+        case "number":
+            return f"{value:+.3f}", ""
+        case "points":
+            return f"{value:+.2f}", ""
+        case "text":
+            return str(value), ""
+
+
+def _scaled(value: float, units: tuple[str, ...], like: float) -> tuple[str, str]:
+    size, at = abs(like), 0
+    while size >= 1000 and at < len(units) - 1:
+        size, at = size / 1000, at + 1
+    return (f"{value:.0f}" if at == 0 else f"{value / 1000**at:.1f}"), units[at]
+
+
+def texts(table: Table) -> list[list[str]]:
+    """All rows as people read them."""
+    units = [column.unit for column in table.columns]
+    return [
+        [show(cell, unit) for cell, unit in zip(row, units, strict=True)] for row in table.rows
+    ]
+
+
+def to_csv(table: Table) -> str:
+    """Raw numbers: fractions, bytes, seconds; a spread has its deviation in a second column."""
+    spreads = [
+        any(isinstance(row[at], Spread) for row in table.rows)
+        for at in range(len(table.columns))
+    ]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    heads: list[str] = []
+    for column, split in zip(table.columns, spreads, strict=True):
+        heads += [column.name, f"{column.name} std"] if split else [column.name]
+    writer.writerow([head.strip() for head in heads])
+    for row in table.rows:
+        cells: list[object] = []
+        for cell, split in zip(row, spreads, strict=True):
+            cells += _raw(cell, split=split)
+        writer.writerow(cells)
+    return out.getvalue()
+
+
+def _raw(cell: Cell, *, split: bool) -> list[object]:
+    if isinstance(cell, Spread):
+        return [cell.mean, "" if cell.std is None else cell.std]
+    value: object = "" if cell is None else cell
+    return [value, ""] if split else [value]
+
+
+def to_markdown(table: Table) -> str:
+    """A table as GitHub draws it."""
+    names = [column.name.strip() for column in table.columns]
+    rules = ["---" if column.unit == "text" else "---:" for column in table.columns]
+    lines = [names, rules, *texts(table)]
+    body = "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
+    )
+    return f"**{table.title}**\n\n{body}\n\n{table.note}\n"
+
+
+def to_latex(table: Table) -> str:
+    """A table for a paper, with the rules of booktabs."""
+    kinds = "".join("l" if column.unit == "text" else "r" for column in table.columns)
+    lines = [
+        f"% {table.title}. {table.note}",
+        rf"\begin{{tabular}}{{{kinds}}}",
+        r"\toprule",
+        _latex_row([column.name.strip() for column in table.columns]),
+        r"\midrule",
+        *(_latex_row(row) for row in texts(table)),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_row(cells: list[str]) -> str:
+    return " & ".join(_latex(cell) for cell in cells) + r" \\"
+
+
+def _latex(text: str) -> str:
+    if re.fullmatch(r"[+-][\d.]+( ± [\d.]+)?", text):  # a sign is a minus, not a hyphen
+        return "$" + text.replace("±", r"\pm") + "$"
+    escaped = "".join(_LATEX.get(letter, letter) for letter in text)
+    return escaped.replace("±", r"$\pm$")
+
+
+def to_html(table: Table) -> str:
+    """A table for the page; the best of a column of accuracies stands out."""
+    best = {
+        at: _best(table, at) for at, column in enumerate(table.columns) if _is_ranked(column)
+    }
+    head = "".join(f"<th{_class(c)}>{html.escape(c.name.strip())}</th>" for c in table.columns)
+    lines = []
+    for row, shown in zip(table.rows, texts(table), strict=True):
+        cells = ""
+        for at, text in enumerate(shown):
+            strong = best.get(at) is not None and _value(row[at]) == best[at]
+            escaped = html.escape(text)
+            inner = f"<strong>{escaped}</strong>" if strong else escaped
+            cells += f"<td{_class(table.columns[at])}>{inner}</td>"
+        lines.append(f"<tr>{cells}</tr>")
+    body = "\n".join(lines)
+    return (
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>'
+        f'</table></div>\n<p class="note">{html.escape(table.note)}</p>'
+    )
+
+
+def _class(column: Column) -> str:
+    return "" if column.unit == "text" else ' class="n"'
+
+
+def _is_ranked(column: Column) -> bool:
+    return column.unit == "percent" and column.name != "busy" and "reference" not in column.name
+
+
+def _best(table: Table, at: int) -> float | None:
+    found = [value for row in table.rows if (value := _value(row[at])) is not None]
+    return max(found) if len(found) > 1 and len(set(found)) > 1 else None
+
+
+def _value(cell: Cell) -> float | None:
+    if isinstance(cell, Spread):
+        return cell.mean
+    return cell if isinstance(cell, int | float) else None
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "csv": to_csv,
+    "md": to_markdown,
+    "tex": to_latex,
+}

@@ -1,0 +1,52 @@
+"""Tables in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Drawn
+from rich.text import Text
+
+from fl_server.reports.groups import group_runs
+from fl_server.reports.render import texts
+from fl_server.reports.runs import RunData
+from fl_server.reports.tables import Table, results
+
+WIDEST = 400
+
+
+def print_table(table: Table) -> None:
+    """One table and what its numbers are; it is as wide as it needs to be, nothing is cut."""
+    drawn = Drawn(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        pad_edge=False,
+    )
+    for column in table.columns:
+        if column.unit == "text":
+            drawn.add_column(column.name.strip(), overflow="fold")
+        else:
+            drawn.add_column(_broken(column.name), justify="right", no_wrap=True)
+    for row in texts(table):
+        drawn.add_row(*map(Text, row))
+    wide = Console(width=WIDEST)
+    needed = wide.measure(drawn).maximum
+    width = max(Console().width, min(needed, WIDEST))
+    console = Console(highlight=False, markup=False, width=width)
+    console.print(Text(table.title, style="bold"))
+    console.print(drawn)
+    if table.note:
+        console.print(Padding(Text(table.note, style="dim"), (0, 0, 1, 1)), width=80)
+
+
+def _broken(name: str) -> str:
+    """A long head on two lines: the numbers decide how wide a column is."""
+    return name.strip() if len(name) < 8 else name.strip().replace(" ", "\n", 1)
+
+
+def print_results(runs: Sequence[RunData]) -> None:
+    """The table of results alone."""
+    print_table(results(group_runs(runs)))

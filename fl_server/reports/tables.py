@@ -1,0 +1,284 @@
+"""PURE: the tables of a report, as typed cells; how they look is in `render.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from fl_server.reports.groups import Group, Spread, spread
+from fl_server.reports.runs import RunData
+from fl_server.reports.timing import FAULTS, BoardTimes, board_times, faults, mean
+from fl_server.summary import GLOBAL, Reach
+
+Unit: TypeAlias = Literal[
+    "text", "percent", "count", "number", "points", "bytes", "seconds", "joules"
+]
+Cell: TypeAlias = str | int | float | Spread | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The head of a column and what its numbers are."""
+
+    name: str
+    unit: Unit = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells; `key` names its files."""
+
+    key: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+def results(groups: Sequence[Group]) -> Table:
+    """The table that goes into a paper: best of run, and the sober mean of the last ten."""
+    stages = sorted({group.personal.rpartition("_")[2].upper() for group in groups})
+    columns = (
+        Column("run"),
+        Column("seeds", "count"),
+        Column("rounds", "count"),
+        Column("global best", "percent"),
+        Column("global last 10", "percent"),
+        Column("personal best", "percent"),
+        Column("personal last 10", "percent"),
+        Column("log10(g/p)", "number"),
+    )
+    rows = tuple(
+        (
+            group.label + ("" if all(run.finished for run in group.runs) else " (unfinished)"),
+            len(group.runs),
+            max(run.summary.rounds for run in group.runs),
+            group.figure(GLOBAL, "best"),
+            group.figure(GLOBAL, "mean_last"),
+            group.figure(group.personal, "best"),
+            group.figure(group.personal, "mean_last"),
+            group.spread(_overall),
+        )
+        for group in groups
+    )
+    note = (
+        "Accuracy in percent, mean ± standard deviation over the seeds. Best is the best round "
+        "of each run, for each metric by itself, and optimistic, as it was chosen on test "
+        "samples; last 10 is the mean of the last ten tests. The personal accuracy is that of "
+        f"stage {' and '.join(stages)}; log10(g/p) compares the two best ones."
+    )
+    return Table("results", "Results", columns, rows, note)
+
+
+def _overall(run: RunData) -> float | None:
+    return run.summary.overall.value if run.summary.overall else None
+
+
+_MORE: tuple[tuple[str, str, Unit], ...] = (
+    ("accuracy_l1", "L1 pooled", "percent"),
+    ("accuracy_l2", "L2 pooled", "percent"),
+    ("mean_l1", "L1 Acc(L)", "percent"),
+    ("mean_l2", "L2 Acc(L)", "percent"),
+    ("union_l1", "L1 Acc(G)", "percent"),
+    ("union_l2", "L2 Acc(G)", "percent"),
+    ("rho_l1", "L1 rho", "count"),
+    ("rho_l2", "L2 rho", "count"),
+)
+
+
+def personal(groups: Sequence[Group]) -> Table:
+    """Everything that is known about personal models, best of run."""
+    known = [more for more in _MORE if any(g.figure(more[0], "best") for g in groups)]
+    columns = (Column("run"), *(Column(name, unit) for _, name, unit in known))
+    rows = tuple(
+        (group.label, *(group.figure(metric, "best") for metric, _, _ in known))
+        for group in groups
+    )
+    note = (
+        "Best of run. L1 is before the client's own training of the round, L2 after it. "
+        "Pooled: correct answers over samples of all clients. Acc(L): plain mean over clients, "
+        "on their own samples. Acc(G): the same on samples of all clients. rho: number of "
+        "clients above epsilon."
+    )
+    return Table("personal", "Personal models", columns, rows, note)
+
+
+def rounds_to(groups: Sequence[Group], which: Literal["global", "personal"]) -> Table | None:
+    """After how many rounds an accuracy was reached for the first time."""
+    return _to_reach(
+        groups,
+        which,
+        key=f"rounds-to-{which}",
+        title=f"Rounds to a {which} accuracy",
+        unit="count",
+        measure=lambda reach: reach.round,
+        note="The first tested round; in brackets in how many of the runs it was reached.",
+    )
+
+
+def bytes_to(groups: Sequence[Group]) -> Table | None:
+    """How much was sent, both ways, until an accuracy was reached."""
+    return _to_reach(
+        groups,
+        "global",
+        key="bytes-to-global",
+        title="Traffic to a global accuracy",
+        unit="bytes",
+        measure=lambda reach: reach.bytes_up + reach.bytes_down,
+        note="Bytes up and down until the first test with that accuracy.",
+    )
+
+
+def _to_reach(
+    groups: Sequence[Group],
+    which: Literal["global", "personal"],
+    *,
+    key: str,
+    title: str,
+    unit: Unit,
+    measure: Callable[[Reach], float],
+    note: str,
+) -> Table | None:
+    def found(run: RunData) -> dict[float, float]:
+        summary = run.summary
+        reached = summary.reached_global if which == "global" else summary.reached_personal
+        return {reach.accuracy: measure(reach) for reach in reached}
+
+    thresholds = sorted({at for group in groups for run in group.runs for at in found(run)})
+    if not thresholds:
+        return None
+    columns = (Column("run"), *(Column(f"{100 * at:g} %", unit) for at in thresholds))
+    rows = tuple(
+        (
+            group.label,
+            *(spread([found(run).get(at) for run in group.runs]) for at in thresholds),
+        )
+        for group in groups
+    )
+    return Table(key, title, columns, rows, note)
+
+
+def costs(groups: Sequence[Group]) -> Table:
+    """Bytes and seconds of whole runs and of a round; energy where boards can measure it."""
+    columns = [
+        Column("run"),
+        Column("up / round", "bytes"),
+        Column("down / round", "bytes"),
+        Column("up", "bytes"),
+        Column("down", "bytes"),
+        Column("s / round", "seconds"),
+        Column("all rounds", "seconds"),
+        Column("training", "seconds"),
+        Column("aggregation", "seconds"),
+    ]
+    energy = any(run.summary.cost.energy_joules is not None for g in groups for run in g.runs)
+    if energy:
+        columns.append(Column("energy", "joules"))
+    rows = tuple((group.label, *_cost_cells(group, energy=energy)) for group in groups)
+    note = (
+        "Up is the payload that reached the server; down is the model times the boards it went "
+        "to. Training adds up the clients' own training times, on all boards together."
+    )
+    return Table("costs", "Communication and time", tuple(columns), rows, note)
+
+
+def _cost_cells(group: Group, *, energy: bool) -> list[Cell]:
+    def over(name: str, *, per_round: bool = False) -> Spread | None:
+        return spread([_cost(run, name, per_round=per_round) for run in group.runs])
+
+    rates = [over(name, per_round=True) for name in ("bytes_up", "bytes_down", "seconds")]
+    sums = [over(name) for name in ("bytes_up", "bytes_down", "seconds")]
+    work = [over(name) for name in ("train_seconds", "aggregate_seconds")]
+    more = [over("energy_joules")] if energy else []
+    return [*rates[:2], *sums[:2], rates[2], sums[2], *work, *more]
+
+
+def _cost(run: RunData, name: str, *, per_round: bool) -> float | None:
+    value: float | None = getattr(run.summary.cost, name)
+    rounds = sum("seconds" in line for line in run.lines) if per_round else 1
+    return value / rounds if value is not None and rounds else None
+
+
+def boards(groups: Sequence[Group]) -> Table | None:
+    """Where the time of each board went."""
+    rows: list[tuple[Cell, ...]] = []
+    for group in groups:
+        total = sum(run.summary.cost.seconds for run in group.runs)
+        for name, times in times_of(group).items():
+            busy = sum(times.trainings) / total if total else None
+            around = (mean(times.waits), mean(times.trainings), mean(times.sendings))
+            rows.append((group.label, name, len(times.trainings), *around, busy))
+    if not rows:
+        return None
+    columns = (
+        Column("run"),
+        Column("board"),
+        Column("trainings", "count"),
+        Column("before", "seconds"),
+        Column("training", "seconds"),
+        Column("after", "seconds"),
+        Column("busy", "percent"),
+    )
+    note = (
+        "Mean per training. Before: from the opening of the round until the training starts "
+        "(the model's way, other clients of the board). After: until the update is safe on the "
+        "server. Busy: training time over the time of all rounds."
+    )
+    return Table("boards", "Time per phase and board", columns, tuple(rows), note)
+
+
+def times_of(group: Group) -> dict[str, BoardTimes]:
+    """The times of each board over all runs of a group."""
+    found: dict[str, BoardTimes] = {}
+    for run in group.runs:
+        for name, times in board_times(run.events).items():
+            found.setdefault(name, BoardTimes()).add(times)
+    return dict(sorted(found.items(), key=lambda item: (len(item[0]), item[0])))
+
+
+def survived(groups: Sequence[Group]) -> Table | None:
+    """What went wrong in the runs; only what happened at all has a column."""
+    found = [[faults(run.events, run.lines) for run in group.runs] for group in groups]
+    happened = [kind for kind in FAULTS if any(one[kind] for runs in found for one in runs)]
+    if not happened:
+        return None
+    columns = (
+        Column("run"),
+        Column("finished"),
+        *(Column(FAULTS[kind], "count") for kind in happened),
+    )
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            group.label,
+            f"{sum(run.finished for run in group.runs)} of {len(group.runs)}",
+            *(sum(one[kind] for one in runs) for kind in happened),
+        )
+        for group, runs in zip(groups, found, strict=True)
+    )
+    return Table("faults", "Faults survived", columns, rows, "Sums over the runs of a row.")
+
+
+def runs_table(groups: Sequence[Group]) -> Table:
+    """Every single run, so that nothing hides behind a mean."""
+    columns = (
+        Column("run"),
+        Column("of"),
+        Column("seed", "count"),
+        Column("rounds", "count"),
+        Column("global best", "percent"),
+        Column("at round", "count"),
+        Column("personal best", "percent"),
+        Column("at round ", "count"),
+        Column("model"),
+    )
+    rows = []
+    for group in groups:
+        for run in group.runs:
+            cells: list[Cell] = [run.name, group.label, run.seed, run.summary.rounds]
+            for metric in (GLOBAL, group.personal):
+                figure = run.summary.figures.get(metric)
+                cells += [figure.best, figure.best_round] if figure else [None, None]
+            rows.append((*cells, run.digest[:8] or "not finished"))
+    note = "The last column begins the digest of the final model: same digest, same bits."
+    return Table("runs", "Every run", columns, tuple(rows), note)

@@ -1,0 +1,95 @@
+"""The model that round 1 starts from: drawn, from a file, or warmed up on shared samples."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from common.arrays import Array, Arrays
+from common.blueprint import first_model
+from common.config import Experiment
+from common.errors import ConfigError, FedbedError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """A first model, and what there is to say about it."""
+
+    model: Arrays
+    notes: tuple[str, ...] = ()
+
+
+def check_start(experiment: Experiment) -> None:
+    """Refuse, before a run begins, what `starting_model` could not do."""
+    if experiment.model.init_weights:
+        read_weights(Path(experiment.model.init_weights))
+    if experiment.model.warm_up and not experiment.data.share:
+        raise ConfigError("model.warm_up needs samples to train on; set data.share, too")
+
+
+def starting_model(experiment: Experiment, folder: Path) -> Start:
+    """The model of round 1; `folder` is the run's."""
+    start = Start(first_model(experiment))
+    if experiment.data.share:
+        text = "shared samples: raw data of clients is known to the server and to other clients"
+        start = Start(start.model, (text,))
+    if file := experiment.model.init_weights:
+        start = _warm_start(start, Path(file))
+    if experiment.model.warm_up:
+        start = _warm_up(start, experiment.model.warm_up, folder)
+    return start
+
+
+def read_weights(path: Path) -> dict[str, Array]:
+    """The arrays of a safetensors file."""
+    try:
+        return safetensors.numpy.load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise ConfigError(
+            f"model.init_weights is {str(path)!r}, which cannot be read: {error}; expected a "
+            "safetensors file, such as the model.safetensors of a finished run"
+        ) from error
+
+
+def _warm_start(start: Start, path: Path) -> Start:
+    """Take every array whose name and shape fit; say which, and which are drawn."""
+    found = read_weights(path)
+    model, taken, drawn = dict(start.model), [], []
+    for name, array in start.model.items():
+        if name in found and found[name].shape == array.shape:
+            model[name] = found[name].astype(array.dtype)
+            taken.append(name)
+        else:
+            drawn.append(name)
+    if not taken:
+        raise ConfigError(f"model.init_weights is {str(path)!r}, of which no array fits")
+    if not all(np.isfinite(array).all() for array in model.values()):
+        raise ConfigError(f"model.init_weights is {str(path)!r}, with values not finite")
+    text = f"warm start from {path}: took {', '.join(taken)}"
+    left = f"; drew {', '.join(drawn)}" if drawn else ""
+    return Start(model, (*start.notes, text + left))
+
+
+def _warm_up(start: Start, epochs: int, folder: Path) -> Start:
+    """Train in a process of its own, for the server itself does without torch."""
+    with tempfile.TemporaryDirectory(dir=folder) as beside:
+        file = Path(beside) / "model.safetensors"
+        file.write_bytes(safetensors.numpy.save(dict(start.model)))
+        command = [sys.executable, "-m", "fl_server.warm_up", str(folder), str(file)]
+        log.info("warming up for %d epochs", epochs)
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            last = (done.stderr.strip() or "no message").splitlines()[-1]
+            raise FedbedError(f"the warm-up on the shared samples failed: {last}")
+        model = safetensors.numpy.load_file(file)
+    return Start(model, (*start.notes, f"warmed up: {done.stdout.strip()}"))

@@ -1,0 +1,1 @@
+"""Many runs one after another: which they are, how they are run, how that looks."""

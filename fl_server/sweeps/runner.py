@@ -1,0 +1,123 @@
+"""Runs a sweep: one run after another on the same boards, skipping what is finished."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from common.address import Address
+from common.blueprint import participants_of
+from common.errors import FedbedError, UsageError
+from common.storage import FolderLock
+from fl_server import launch
+from fl_server.lab import Lab
+from fl_server.store import RunStore, has_run
+from fl_server.sweeps.dashboard import Board
+from fl_server.sweeps.grid import Planned
+from fl_server.sweeps.pace import Pace
+
+LAB = ".lab"
+
+Runner: TypeAlias = Callable[[launch.Place, RunStore], bool]  # False: interrupted
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a sweep."""
+
+    finished: tuple[Path, ...]
+    failed: dict[str, str]
+    interrupted: bool = False
+
+
+def is_finished(runs: Path, planned: Planned) -> bool:
+    """Whether a run of exactly these settings has ended; other settings are refused."""
+    if not has_run(runs, planned.name):
+        return False
+    store = RunStore(runs / planned.name)
+    if store.experiment() != planned.experiment:
+        raise UsageError(
+            f"{store.folder} is of another experiment than this sweep's run of that name; "
+            "choose another --runs, or another experiment.name"
+        )
+    return store.finished
+
+
+def run_all(place: launch.Place, grid: Sequence[Planned], run: Runner) -> Outcome:
+    """Do what is not yet finished; a run that fails is told, and the rest goes on."""
+    finished = [planned for planned in grid if is_finished(place.runs, planned)]
+    todo = [planned for planned in grid if planned not in finished]
+    board = Board(_pace(finished, todo), place.style)
+    if finished:
+        board.say(f"{len(finished)} of {len(grid)} runs are finished already")
+    failed: dict[str, str] = {}
+    for planned in todo:
+        board.say(f"{planned.name}: {board.where()}")
+        try:
+            store = launch.find_or_create(place, planned.experiment, planned.name)
+            if not run(replace(place, display=board.display), store):
+                return _outcome(place, finished, failed, interrupted=True)
+        except KeyboardInterrupt:
+            return _outcome(place, finished, failed, interrupted=True)
+        except FedbedError as error:
+            failed[planned.name] = str(error)
+        except Exception as error:  # somebody's own algorithm or model must not end the sweep
+            log.exception("run %s", planned.name)
+            failed[planned.name] = f"{type(error).__name__}: {error}"
+        else:
+            finished.append(planned)
+        if planned.name in failed:
+            board.say(f"{planned.name} failed: {failed[planned.name]}")
+        board.count(ok=planned.name not in failed)
+    board.say(f"sweep: {board.where()}")
+    return _outcome(place, finished, failed, interrupted=False)
+
+
+def _pace(finished: Sequence[Planned], todo: Sequence[Planned]) -> Pace:
+    rounds = [planned.experiment.experiment.rounds for planned in (*finished, *todo)]
+    return Pace(rounds, done=len(finished))
+
+
+def _outcome(
+    place: launch.Place,
+    finished: Sequence[Planned],
+    failed: dict[str, str],
+    *,
+    interrupted: bool,
+) -> Outcome:
+    folders = tuple(place.runs / planned.name for planned in finished)
+    return Outcome(folders, failed, interrupted)
+
+
+# where the runs are run
+
+
+def on_broker(address: Address, federation: str) -> Runner:
+    """On the boards that are connected to a broker."""
+    return lambda place, store: launch.run(place, store, address, federation)
+
+
+def simulated(processes: int) -> Runner:
+    """In this process, without a broker."""
+    return lambda place, store: launch.simulate(place, store, processes=processes)
+
+
+@contextmanager
+def in_lab(
+    runs: Path, grid: Sequence[Planned], *, boards: int, workers: int
+) -> Iterator[Runner]:
+    """On boards of our own: the same for all runs, also when the sweep goes on later."""
+    clients = sorted({c for planned in grid for c in participants_of(planned.experiment)})
+    folder = runs / LAB
+    with FolderLock(folder, "a sweep"):
+        launch.check_boards(folder, clients, boards)
+        with Lab(folder, clients, boards, workers) as testbed:
+            yield lambda place, store: launch.run_in(testbed, place, store)
+        if all(is_finished(runs, planned) for planned in grid):
+            launch.keep_only_logs(folder)

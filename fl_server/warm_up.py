@@ -1,0 +1,33 @@
+"""A process that trains a first model on the shared samples of a run: FOLDER MODEL-FILE."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import safetensors.numpy
+
+from common.shards import ensure_shared, load_shared
+from common.storage import write_atomic
+from fl_server.learner import Learner
+from fl_server.store import RunStore
+
+
+def main(folder: Path, file: Path) -> None:
+    """Train the model in the file and put the result in its place."""
+    experiment = RunStore(folder).experiment()
+    data, union = experiment.data, experiment.evaluation.union_samples
+    seed = experiment.experiment.seed
+    shared = load_shared(ensure_shared(folder.parent / ".shards", data, seed, union=union))
+    learner = Learner(experiment, safetensors.numpy.load_file(file))
+    rate = experiment.training.learning_rate
+    losses = [
+        learner.epoch(shared, epoch, rate, augment=False)
+        for epoch in range(1, experiment.model.warm_up + 1)
+    ]
+    write_atomic(file, safetensors.numpy.save(learner.model()))
+    sys.stdout.write(f"{len(losses)} epochs on {len(shared)} samples, loss {losses[-1]:.3f}\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

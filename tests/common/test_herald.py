@@ -1,0 +1,80 @@
+"""What a party adds to its presence: sensors and history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from common.codec import decode
+from common.herald import RECALL_SECONDS, Herald, first_claim
+from common.link import Arrived, Happening
+from common.messages import Connected, RoundLine, Telemetry
+from common.topics import Packet
+
+
+class Recorder:
+    """A link that only remembers."""
+
+    def __init__(self) -> None:
+        self.said: list[Connected] = []
+
+    def publish(self, packet: Packet) -> bool:
+        self.said.append(decode(packet.payload, Connected))
+        return True
+
+    def stream(self, token: str, packets: Iterator[Packet]) -> None:
+        raise AssertionError
+
+    def receive(self, timeout: float) -> Happening | None:
+        raise AssertionError
+
+    def confirm(self, arrived: Arrived) -> None:
+        raise AssertionError
+
+    def post(self, item: object) -> None:
+        raise AssertionError
+
+
+def settled() -> tuple[Herald, Recorder]:
+    herald, link = Herald("fl", first_claim("b", instance="i", starts=1)), Recorder()
+    herald.use(link)
+    herald.connected(1)
+    assert herald.hear(link.said[-1], stored=False)
+    return herald, link
+
+
+def test_sensors_are_said_with_the_next_word_and_never_by_the_last_will() -> None:
+    herald, link = settled()
+    before = len(link.said)
+    herald.measure(Telemetry(celsius=40.0))
+    assert len(link.said) == before
+    herald.complain("no data")
+    assert link.said[-1].telemetry == Telemetry(celsius=40.0)
+    assert decode(herald.will(2).payload, Connected).telemetry is None
+    herald.say_farewell()
+    assert link.said[-1].telemetry is None
+
+
+def test_history_is_said_when_it_changes_but_not_many_times_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("common.herald.time.monotonic", lambda: now[0])
+    herald, link = settled()
+    first: tuple[RoundLine, ...] = (RoundLine(round=1),)
+    second = (*first, RoundLine(round=2))
+    herald.recall(first)
+    assert link.said[-1].history == first
+    count = len(link.said)
+    herald.recall(first)
+    herald.recall(second)
+    assert len(link.said) == count
+    now[0] += RECALL_SECONDS
+    herald.recall(second)
+    assert len(link.said) == count + 1
+    assert link.said[-1].history == second
+    assert decode(herald.will(2).payload, Connected).history == ()
+    herald.recall(first)
+    herald.say_farewell()
+    assert link.said[-1].history == first, "the farewell has the newest"

@@ -1,0 +1,208 @@
+"""Groups of runs, their tables, and how those look; on lines made by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.errors import ConfigError
+from common.experiment_file import parse_experiment
+from fl_server.reports import tables
+from fl_server.reports.compare import comparison
+from fl_server.reports.groups import Group, Spread, group_runs, spread
+from fl_server.reports.reference import Reference, read_reference
+from fl_server.reports.render import show, to_csv, to_html, to_latex, to_markdown
+from fl_server.reports.runs import RunData
+from fl_server.reports.tables import Column, Table
+from fl_server.reports.timing import board_times, faults
+from fl_server.summary import summarize
+
+
+def line(number: int, accuracy: float) -> dict[str, Any]:
+    tested = {"accuracy_global": accuracy, "accuracy_l1": accuracy, "tested_clients": 2}
+    if number == 0:
+        return {"round": 0, **tested}
+    cost = {"bytes_up": 1000, "bytes_down": 3000, "seconds": 2.0, "train_seconds": 1.0}
+    return {"round": number, **cost, **tested}
+
+
+def run(
+    *accuracies: float, seed: int = 1, name: str = "e", finished: bool = True, **settings: Any
+) -> RunData:
+    table: dict[str, Any] = {"experiment": {"name": name, "seed": seed}, **settings}
+    table.setdefault("model", {"name": "dnn"})
+    lines = tuple(line(number, value) for number, value in enumerate(accuracies))
+    return RunData(
+        name=f"{name}-s{seed}",
+        experiment=parse_experiment(table),
+        finished=finished,
+        lines=lines,
+        events=(),
+        summary=summarize(lines),
+    )
+
+
+def labels(*runs: RunData) -> list[str]:
+    return [group.label for group in group_runs(runs)]
+
+
+def test_runs_that_differ_only_in_their_seed_are_one_group() -> None:
+    (group,) = group_runs([run(0.1, 0.5, seed=2), run(0.1, 0.7, seed=1)])
+    assert group.label == "e"
+    assert [one.seed for one in group.runs] == [1, 2]
+    best = group.figure("accuracy_global", "best")
+    assert best is not None
+    assert best.mean == pytest.approx(0.6)
+    assert best.std == pytest.approx(0.1414, abs=1e-4)
+
+
+def test_groups_are_called_by_what_tells_them_apart() -> None:
+    assert labels(run(0.1, name="a"), run(0.1, name="b")) == ["a", "b"]
+    prox: dict[str, Any] = {"algorithm": {"name": "fedprox"}}
+    assert labels(run(0.1), run(0.1, **prox)) == ["fedavg", "fedprox"]
+    fast: dict[str, Any] = {"training": {"learning_rate": 0.5}}
+    assert labels(run(0.1), run(0.1, **fast)) == ["learning_rate=0.01", "learning_rate=0.5"]
+    assert labels(run(0.1), run(0.1, **prox), run(0.1, **prox, **fast)) == [
+        "fedavg",
+        "fedprox learning_rate=0.01",
+        "fedprox learning_rate=0.5",
+    ]
+
+
+def test_one_value_has_no_deviation_and_none_has_no_spread() -> None:
+    assert spread([0.5]) == Spread(0.5, None, 1, 1)
+    assert spread([None, 0.5]) == Spread(0.5, None, 1, 2)
+    assert spread([None]) is None
+
+
+def test_a_curve_has_the_mean_of_each_round() -> None:
+    (group,) = group_runs([run(0.1, 0.5, seed=1), run(0.3, 0.7, 0.9, seed=2)])
+    curve = [(number, found.mean, found.known) for number, found in group.curve("accuracy_l1")]
+    assert curve == [(0, 0.2, 2), (1, 0.6, 2), (2, 0.9, 1)]
+
+
+def test_an_accuracy_that_only_some_runs_reach_says_so() -> None:
+    groups = group_runs([run(0.1, 0.55, seed=1), run(0.1, 0.2, 0.65, seed=2)])
+    table = tables.rounds_to(groups, "global")
+    assert table is not None
+    assert [column.name for column in table.columns] == ["run", "50 %", "60 %"]
+    assert show(table.rows[0][1], "count") == "1.5 ± 0.7"
+    assert show(table.rows[0][2], "count") == "2 (1/2)"
+    assert tables.rounds_to(group_runs([run(0.1)]), "global") is None
+
+
+def test_costs_are_per_round_and_in_all() -> None:
+    table = tables.costs(group_runs([run(0.1, 0.2, 0.3)]))
+    shown = dict(zip([c.name for c in table.columns], table.rows[0], strict=True))
+    assert shown["up / round"] == Spread(1000.0, None, 1, 1)
+    assert shown["down"] == Spread(6000, None, 1, 1)
+    assert "energy" not in shown
+
+
+def test_a_run_that_goes_on_is_marked() -> None:
+    table = tables.results(group_runs([run(0.1, finished=False)]))
+    assert table.rows[0][0] == "e (unfinished)"
+
+
+@pytest.mark.parametrize(
+    ("cell", "unit", "text"),
+    [
+        (Spread(0.8412, 0.0031, 2, 2), "percent", "84.12 ± 0.31"),
+        (Spread(1_300_000.0, 100_000.0, 2, 2), "bytes", "1.3 ± 0.1 MB"),
+        (Spread(12.0, 0.0, 2, 3), "count", "12 (2/3)"),
+        (-0.05, "number", "-0.050"),
+        (1.5, "seconds", "1.50 s"),
+        (None, "percent", "-"),
+        ("word", "text", "word"),
+    ],
+)
+def test_cells_as_people_read_them(cell: tables.Cell, unit: tables.Unit, text: str) -> None:
+    assert show(cell, unit) == text
+
+
+TABLE = Table(
+    "t",
+    "A <table>",
+    (Column("run"), Column("best", "percent")),
+    (("a_b & <c>", Spread(0.5, 0.25, 2, 2)), ("d", Spread(0.75, None, 1, 1)), ("e", None)),
+    "A note.",
+)
+
+
+def test_csv_has_raw_numbers_and_the_deviation_beside_them() -> None:
+    rows = list(csv.reader(io.StringIO(to_csv(TABLE))))
+    assert rows[0] == ["run", "best", "best std"]
+    assert rows[1:] == [["a_b & <c>", "0.5", "0.25"], ["d", "0.75", ""], ["e", "", ""]]
+
+
+def test_markdown_and_latex_and_html_escape_what_is_special_there() -> None:
+    assert "| a_b & <c> | 50.00 ± 25.00 |" in to_markdown(TABLE)
+    assert r"a\_b \& <c> & 50.00 $\pm$ 25.00 \\" in to_latex(TABLE)
+    page = to_html(TABLE)
+    assert "a_b &amp; &lt;c&gt;" in page
+    assert "<strong>75.00</strong>" in page
+
+
+def test_where_the_time_of_a_board_went() -> None:
+    trained = {"event": "trained", "board": "b1", "client": 3, "round": 1, "seconds": 2.0}
+    times = board_times(
+        [
+            {"event": "round_opened", "round": 1, "time": 10.0},
+            {**trained, "time": 13.0},
+            {**trained, "time": 14.0},  # told again
+            {"event": "update", "client": 3, "round": 1, "time": 13.5},
+        ]
+    )
+    assert times.keys() == {"b1"}
+    assert (times["b1"].trainings, times["b1"].waits) == ([2.0], [1.0])
+    assert times["b1"].sendings == [0.5]
+
+
+def test_faults_are_counted_with_clients_dropped_and_restarts() -> None:
+    events = [{"event": kind} for kind in ("started", "lost", "back", "lost", "started")]
+    found = faults(events, [{"dropped": [1, 2]}, {"dropped": []}, {}])
+    wanted = {"lost": 2, "back": 1, "restarts": 1, "dropped": 2, "late": 0}
+    assert wanted.items() <= found.items()
+
+
+REFERENCE = Reference(
+    title="Theirs",
+    source="A paper.",
+    columns={"global": "accuracy_global"},
+    rows={"fedavg": {"global": 60.0}, "fedprox": {"global": 70.0}},
+)
+
+
+def test_our_numbers_stand_beside_published_ones() -> None:
+    table = comparison(group_runs([run(0.1, 0.5)]), REFERENCE)
+    row, missing = table.rows
+    assert row[:3] == ("fedavg", 0.6, Spread(0.5, None, 1, 1))
+    assert show(row[3], "points") == "-10.00"
+    assert missing == ("fedprox", 0.7, None, None)
+    assert "A paper." in table.note
+    assert "1 rounds, 1 seed(s)" in table.note
+
+
+def test_a_reference_that_names_no_metric_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    text = "title = 't'\nsource = 's'\n[columns]\ng = 'acuracy_global'\n[rows]\n"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="did you mean 'accuracy_global'"):
+        read_reference(path)
+    path.write_text(text.replace("acu", "accu") + "a = { h = 1.0 }\n")
+    with pytest.raises(ConfigError, match=r"rows\.a names 'h'"):
+        read_reference(path)
+    path.write_text("title = 't'\n")
+    with pytest.raises(ConfigError, match="source"):
+        read_reference(path)
+
+
+def test_every_single_run_is_listed() -> None:
+    groups: list[Group] = group_runs([run(0.1, 0.5), run(0.1, 0.6, seed=2)])
+    table = tables.runs_table(groups)
+    assert [row[0] for row in table.rows] == ["e-s1", "e-s2"]
+    assert [row[4:6] for row in table.rows] == [(0.5, 1), (0.6, 1)]

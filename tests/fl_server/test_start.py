@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from click.testing import CliRunner
+
+from common.blueprint import first_model
+from common.config import (
+    CentralSection,
+    DataSection,
+    Experiment,
+    ModelSection,
+    TrainingSection,
+)
+from common.errors import ConfigError, StoreError
+from common.journal import read_records
+from fl_server.central import Central
+from fl_server.cli import main
+from fl_server.keeper import Keeper
+from fl_server.start import check_start, starting_model
+from fl_server.store import create_run
+
+SMALL = Experiment(
+    model=ModelSection(name="dnn", hidden=4),
+    data=DataSection(clients=4),
+    training=TrainingSection(epochs=1),
+    central=CentralSection(epochs=3, validation=0.1),
+)
+
+
+def with_model(**settings: object) -> Experiment:
+    section = ModelSection(**{"name": "dnn", "hidden": 4, **settings})  # type: ignore[arg-type]
+    return Experiment(model=section, data=SMALL.data, training=SMALL.training)
+
+
+def test_a_warm_start_takes_what_fits_and_says_what_it_drew(tmp_path: Path) -> None:
+    trained = {name: array + 1 for name, array in first_model(SMALL).items()}
+    trained["head.1.0.weight"] = np.zeros((3, 4), np.float32)  # of another number of classes
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(safetensors.numpy.save(trained))
+    experiment = with_model(init_weights=str(file))
+    check_start(experiment)
+    start = starting_model(experiment, tmp_path)
+    fresh = first_model(experiment)
+    assert np.array_equal(start.model["head.1.0.bias"], fresh["head.1.0.bias"] + 1)
+    assert np.array_equal(start.model["head.1.0.weight"], fresh["head.1.0.weight"])
+    assert start.notes[0].endswith("; drew head.1.0.weight")
+
+
+def test_weights_that_cannot_be_used_are_refused_before_a_run_begins(tmp_path: Path) -> None:
+    missing = with_model(init_weights=str(tmp_path / "none.safetensors"))
+    with pytest.raises(ConfigError, match=r"none\.safetensors.*cannot be read.*expected"):
+        check_start(missing)
+    file = tmp_path / "other.safetensors"
+    file.write_bytes(safetensors.numpy.save({"other": np.zeros(1, np.float32)}))
+    with pytest.raises(ConfigError, match="of which no array fits"):
+        starting_model(with_model(init_weights=str(file)), tmp_path)
+    with pytest.raises(ConfigError, match=r"set data\.share"):
+        check_start(with_model(warm_up=1))
+
+
+def test_a_warm_up_on_shared_samples_gives_a_better_start_and_says_so(tmp_path: Path) -> None:
+    experiment = Experiment(
+        model=ModelSection(name="dnn", hidden=4, warm_up=2),
+        data=DataSection(clients=4, share=0.1),
+        training=SMALL.training,
+    )
+    store = create_run(tmp_path, "warm", experiment)
+    keeper = Keeper(store, experiment)
+    assert any("raw data of clients" in note for note in keeper.notes)
+    assert any("2 epochs on" in note for note in keeper.notes)
+    keeper.close()
+    again = Keeper(store, experiment)  # resumed: from the checkpoint, without another warm-up
+    assert again.notes == ()
+    again.close()
+
+
+def test_a_central_training_that_was_stopped_ends_with_the_same_bits(tmp_path: Path) -> None:
+    shards = tmp_path / ".shards"
+    whole = Central(tmp_path / "whole", SMALL).run(shards, lambda line: None)
+
+    def stop(line: dict[str, object]) -> None:
+        if line["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Central(tmp_path / "cut", SMALL).run(shards, stop)
+    assert Central(tmp_path / "cut", SMALL).run(shards, lambda line: None) == whole
+    lines = read_records(tmp_path / "cut" / "metrics.jsonl")
+    assert [line["epoch"] for line in lines] == [1, 2, 3]
+    assert {"accuracy", "validation", "train_loss"} <= lines[0].keys()
+    with pytest.raises(StoreError, match="another experiment"):
+        Central(tmp_path / "cut", with_model(hidden=5))
+
+
+def test_all_algorithms_are_listed_and_one_is_explained() -> None:
+    everything = CliRunner().invoke(main, ["algorithms"]).output
+    assert "fedreg" in everything
+    assert "fedreb" in everything
+    one = CliRunner().invoke(main, ["algorithms", "fedprox"])
+    assert "mu = 0.001" in one.output
+    assert "pulled to the global model" in one.output
+    wrong = CliRunner().invoke(main, ["algorithms", "fedrpox"])
+    assert wrong.exit_code != 0
+    assert "did you mean 'fedprox'" in wrong.output + wrong.stderr

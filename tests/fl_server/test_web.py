@@ -1,0 +1,162 @@
+"""The bridge to browsers: who gets what, and who gets nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from common.errors import UsageError
+from fl_server.hub import MOST_VIEWERS, WAITING, Hub
+from fl_server.web import Place, _Server, assemble_page, read_place
+from tests.fl_server.facts import big_run, described, present
+
+
+@contextmanager
+def served(place: Place, hub: Hub) -> Iterator[int]:
+    server = _Server(place, hub)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server.server_address[1]
+    hub.close()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def get(
+    port: int, path: str, host: str | None = None
+) -> tuple[int, bytes, http.client.HTTPMessage]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", path, headers={"Host": host} if host else {})
+    answer = connection.getresponse()
+    found = answer.status, answer.read(), answer.headers
+    connection.close()
+    return found
+
+
+def test_a_page_on_this_machine_needs_no_token_and_elsewhere_has_one() -> None:
+    assert read_place("127.0.0.1:8765") == Place("127.0.0.1", 8765, "")
+    assert read_place("9000") == Place("127.0.0.1", 9000, "")
+    assert read_place("localhost") == Place("localhost", 8765, "")
+    assert read_place("[::1]:80").token == ""
+    lan = read_place("192.168.1.5:8765")
+    assert len(lan.token) > 20
+    assert lan.url(8765) == f"http://192.168.1.5:8765/?token={lan.token}"
+    assert read_place("0.0.0.0:8765").token != lan.token
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:http", "a/b.toml", "127.0.0.1:99999"])
+def test_a_place_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected HOST:PORT"):
+        read_place(text)
+
+
+def test_without_the_token_nothing_is_told() -> None:
+    place = Place("127.0.0.1", 0, "s3cret")
+    with served(place, Hub()) as port:
+        for path in ("/", "/events", "/snapshot", "/?token=other", "/nothing"):
+            assert get(port, path)[0] == 403
+        assert get(port, "/?token=s3cret")[0] == 200
+        assert get(port, "/snapshot?token=s3cret")[0] == 200
+        assert get(port, "/nothing?token=s3cret")[0] == 404
+
+
+def test_another_site_cannot_read_the_page_under_its_own_name() -> None:
+    with served(Place("127.0.0.1", 0, ""), Hub()) as port:
+        assert get(port, "/snapshot", f"localhost:{port}")[0] == 200
+        assert get(port, "/snapshot", "evil.example")[0] == 403
+
+
+def test_the_page_comes_in_one_piece_and_loads_nothing_from_anywhere() -> None:
+    page, policy = assemble_page()
+    text = page.decode()
+    assert "/*page." not in text
+    assert "new EventSource" in text
+    assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in text
+    assert policy.startswith("default-src 'none'")
+    with served(Place("127.0.0.1", 0, ""), Hub()) as port:
+        status, body, headers = get(port, "/")
+        assert (status, body) == (200, page)
+        assert headers["Content-Security-Policy"] == policy
+
+
+def test_the_stream_begins_with_everything_and_goes_on_with_changes() -> None:
+    hub = Hub()
+    hub.observe(described(time=1.0))
+    with served(Place("127.0.0.1", 0, ""), hub) as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/events")
+        answer = connection.getresponse()
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        assert answer.readline() == b"retry: 1000\n"
+        answer.readline()
+        assert answer.readline() == b"event: snapshot\n"
+        first = json.loads(answer.readline().removeprefix(b"data: "))
+        assert first["set"]["run"]["title"] == "big-1"
+        answer.readline()
+        hub.observe(present("pi-1", (0, 1), 2.0))
+        hub.spread(2.0)
+        assert answer.readline() == b"event: change\n"
+        second = json.loads(answer.readline().removeprefix(b"data: "))
+        assert set(second["set"]) == {"board:pi-1", "lane:pi-1"}
+        answer.close()
+        connection.close()
+
+
+def test_a_viewer_that_takes_nothing_is_dropped_and_the_others_stay() -> None:
+    hub = Hub()
+    slow, quick = hub.enter(0.0), hub.enter(0.0)
+    assert slow is not None
+    assert quick is not None
+    for at in range(WAITING + 1):
+        hub.observe(present("pi-1", (0, at + 1), float(at)))
+        hub.spread(float(at))
+        quick.next(1.0)
+    assert slow.closed.is_set()
+    assert not quick.closed.is_set()
+    assert hub.viewers == 1
+
+
+def test_there_is_an_end_to_the_seats() -> None:
+    hub = Hub()
+    seats = [hub.enter(0.0) for _ in range(MOST_VIEWERS)]
+    assert hub.enter(0.0) is None
+    assert seats[0] is not None
+    hub.leave(seats[0])
+    assert hub.enter(0.0) is not None
+
+
+def test_a_change_of_one_board_among_a_hundred_is_small() -> None:
+    hub = Hub()
+    for fact in big_run(100, rounds=3):
+        hub.observe(fact)
+    seat = hub.enter(0.0)
+    assert seat is not None
+    event, everything = seat.next(1.0)
+    assert event == "snapshot"
+    assert len(everything) < 200_000
+    hub.observe(present("pi-7", (18, 19, 20), 2000.0))
+    hub.spread(1.0)
+    event, data = seat.next(1.0)
+    assert (event, list(json.loads(data)["set"])) == ("change", ["board:pi-7"])
+    assert len(data) < 1000
+
+
+def test_what_has_not_changed_is_not_said() -> None:
+    hub = Hub()
+    hub.observe(described())
+    seat = hub.enter(0.0)
+    assert seat is not None
+    seat.next(1.0)
+    hub.spread(1.0)
+    hub.observe({"event": "unheard of", "time": 2.0})
+    hub.spread(2.0)
+    hub.observe(present("pi-1", (0,), 3.0))
+    hub.spread(3.0)
+    assert b"pi-1" in seat.next(1.0)[1]
