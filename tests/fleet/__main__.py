@@ -91,7 +91,7 @@ def _train(started: float, lab: Lab, control: Control) -> None:
     control.change_code()
     first = control.round()
     control.play("deploy.yml")
-    assert run.poll() is None, "the run ended before deploy.yml; give it more rounds"
+    assert control.round() > first, "nothing was trained while the code changed"
     _say(started, f"deploy.yml while it ran (rounds {first} to {control.round()})")
     for name in BOARDS:
         assert "changed" in lab.ssh(name, "sudo", "cat", control.installed_file)
