@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,17 @@ from common.ids import parse_ids
 
 settings.register_profile("fedbed", deadline=None, max_examples=50)
 settings.load_profile("fedbed")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """What a command sets up for its logs is over with the test that called it."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    for handler in [one for one in root.handlers if one not in handlers]:
+        root.removeHandler(handler)
 
 
 def _broker(folder: Path) -> Broker:
