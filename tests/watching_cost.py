@@ -9,12 +9,14 @@ ones, again and again, so that whatever else the machine does concerns both alik
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -49,25 +51,33 @@ def main() -> None:
             words = (re.search(r"broker at 127\.0\.0\.1:(\d+)", line) for line in lab.stdout)
             port = int(next(found for found in words if found)[1])
             threading.Thread(target=lab.stdout.read, daemon=True).start()
-            heard = measure(runs / "cost", Address("127.0.0.1", port))
+            heard, busy = measure(runs / "cost", Address("127.0.0.1", port))
         finally:
             lab.terminate()
             lab.wait()
         report(runs / "cost", heard)
+        share = 100 * (busy[True] - busy[False]) / (os.cpu_count() or 1)
+        sys.stdout.write(f"page and viewers keep {share:.2f} % of this machine's cores busy\n")
 
 
-def measure(run: Path, address: Address) -> int:
-    """Let viewers come and go; returns how many bytes they have got."""
-    heard = [0]
+def measure(run: Path, address: Address) -> tuple[int, dict[bool, float]]:
+    """Let viewers come and go; the bytes they got, and this process's cores with and without.
+
+    The page, its bridge and its viewers are all in this process.
+    """
+    heard, used, took = [0], {False: 0.0, True: 0.0}, {False: 0.0, True: 0.0}
     for block in range(BLOCKS):
+        watched, cpu, clock = block % 2 == 1, time.process_time(), time.monotonic()
         with ExitStack() as stack:
-            if block % 2:
+            if watched:
                 web = stack.enter_context(serving(Place("127.0.0.1", 0, ""), address, "fl"))
                 for _ in range(VIEWERS):
                     stack.enter_context(viewer(web.url, heard))
             end = 1 + BLOCK * (block + 1)
             eventually(partial(has_closed, run, end), f"round {end}", 600.0)
-    return heard[0]
+        used[watched] += time.process_time() - cpu
+        took[watched] += time.monotonic() - clock
+    return heard[0], {watched: used[watched] / took[watched] for watched in used}
 
 
 @contextmanager
