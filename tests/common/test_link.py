@@ -264,8 +264,7 @@ def test_the_client_id_of_an_account_cannot_be_guessed_by_another() -> None:
 def test_a_message_without_qos_1_is_counted_and_not_handed_over(
     broker: Broker, federation: str, links: ExitStack
 ) -> None:
-    link = links.enter_context(open_link(address_of(broker), federation, "a"))
-    wait_for(link, Up)
+    link = ready(links.enter_context(open_link(address_of(broker), federation, "a")))
     with connected(broker.host, broker.port) as other:
         other.client.publish(f"{federation}/a", b"quiet", 0)
         other.client.publish(f"{federation}/a", b"quiet", 0)
