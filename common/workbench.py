@@ -76,7 +76,7 @@ class Workbench:
         self.experiment = experiment
         self.algorithm = algorithm_of(experiment)
         self._like = self._first_download()
-        self._network = _network(experiment)
+        self._network = network_of(experiment)
         self._nets: dict[tuple[str, ...], Whole] = {}
         self._steps = StepStore(steps, run)
         self.shards = ensure_shards(
@@ -324,7 +324,8 @@ class _BenchClient:
         return mean_loss(self._bench.net(arrays), samples)
 
 
-def _network(experiment: Experiment) -> nn.Module:
+def network_of(experiment: Experiment) -> nn.Module:
+    """The network an experiment trains, on the device of this process."""
     if has_user_model(experiment):
         return user_model(experiment).to(device())
     return Network(spec_of(experiment)).to(device())

@@ -6,18 +6,17 @@ import math
 
 import msgspec
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.arrays import Array, Arrays
-from common.blueprint import has_user_model, spec_of, user_model
 from common.config import Experiment
-from common.device import device
 from common.image_ops import shifted
-from common.networks import Network, extract, load
+from common.networks import extract, load
 from common.rng import generator
 from common.samples import Images, Samples
 from common.training import Plan, count_correct, train, use_one_thread
 from common.whole import Whole
+from common.workbench import network_of
 
 CROP = 4  # pixels a crop may be away from the middle
 
@@ -31,7 +30,7 @@ class Learner:
         use_one_thread()
         self.memory = memory or {}
         self._experiment = experiment
-        self._network = _network(experiment)
+        self._network = network_of(experiment)
         load(self._network, model)
 
     def epoch(self, samples: Samples, number: int, rate: float, *, augment: bool) -> float:
@@ -50,12 +49,6 @@ class Learner:
     def model(self) -> dict[str, Array]:
         """The model as it is now."""
         return extract(self._network)
-
-
-def _network(experiment: Experiment) -> nn.Module:
-    if has_user_model(experiment):
-        return user_model(experiment).to(device())
-    return Network(spec_of(experiment)).to(device())
 
 
 def rate_of(experiment: Experiment, epoch: int) -> float:
