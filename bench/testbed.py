@@ -17,8 +17,6 @@ from common.address import Address
 from common.config import Experiment
 from common.experiment_file import parse_experiment, write_text
 from common.journal import read_records
-from fl_server.service import Coordinator
-from fl_server.store import create_run
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTOCOL_ONLY: Mapping[str, Mapping[str, Any]] = {
@@ -90,7 +88,19 @@ def own_broker(folder: Path) -> Iterator[Address]:
 
 
 def coordinate(runs: Path, name: str, experiment: Experiment, address: Address) -> Path:
-    """Coordinate a run here, on a broker whose boards are there; the run's folder."""
-    store = create_run(runs, name, experiment)
-    Coordinator(store, address, federation="fl", observe=lambda _fact: None).run()
-    return store.folder
+    """Coordinate a run on a broker whose boards are there, as `fl-server run` does it."""
+    runs.mkdir(parents=True, exist_ok=True)
+    file = runs / f"{name}.toml"
+    file.write_text(write_text(experiment))
+    words = ["run", str(file), "--broker", str(address), "--runs", str(runs), "--run", name]
+    done = subprocess.run(
+        [sys.executable, "-m", "fl_server", *words, "--plain"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"the coordinator failed: {done.stderr[-2000:]}")
+    return runs / name

@@ -22,6 +22,7 @@ from types import TracebackType
 
 from broker.config import CA, BrokerConfig, bind_address, mosquitto_conf
 from common.errors import BrokerError, StoreError
+from common.memory import KEEP
 from common.trust import client_context
 
 log = logging.getLogger(__name__)
@@ -240,6 +241,7 @@ class Broker:
                 stdout=output,
                 stderr=output,
                 cwd=self.folder,
+                env={**os.environ, **KEEP},
                 start_new_session=True,  # Ctrl-C is for us; we then stop it in good order
                 preexec_fn=_dies_with_parent(),
             )

@@ -59,9 +59,11 @@ def _divided(total: Array, weight: float) -> Array:
 def _add(total: Array, array: Array, share: float) -> None:
     """total += share * array, in pieces that stay in the processor's cache."""
     flat, sums = np.ascontiguousarray(array).reshape(-1), total.reshape(-1)
+    product = np.empty(min(_PIECE, flat.size))
     for start in range(0, flat.size, _PIECE):
-        piece = slice(start, start + _PIECE)
-        sums[piece] += np.multiply(flat[piece], share, dtype=np.float64)
+        piece, here = flat[start : start + _PIECE], sums[start : start + _PIECE]
+        shared = np.multiply(piece, share, out=product[: piece.size], dtype=np.float64)
+        np.add(here, shared, out=here)
 
 
 def part_of(name: str) -> str:

@@ -1,6 +1,7 @@
-"""Tensor blobs put together from their chunks, in a file, whatever order the chunks come in.
+"""Tensor blobs put together from their chunks, whatever order the chunks come in.
 
-Memory is bounded: parts go straight to disk, and only as many blobs are open as the owner lets.
+Memory is bounded: parts of large blobs go straight to disk, and the owner says how many small
+ones may be in memory.
 """
 
 from __future__ import annotations
@@ -10,19 +11,24 @@ from pathlib import Path
 from common.codec import CHUNK, blob_digest
 from common.errors import ProtocolError
 from common.messages import Chunk, ChunkHeader
-from common.storage import disk_errors
+from common.storage import disk_errors, write_all, write_atomic
+
+SMALL = 4 * 1024 * 1024
 
 
 class Assembly:
-    """One blob on its way; `add` says when it is complete."""
+    """One blob on its way, in memory or in the file `path`; `add` says when it is complete."""
 
-    def __init__(self, path: Path, header: ChunkHeader) -> None:
-        self.path = path
+    def __init__(self, path: Path, header: ChunkHeader, *, in_memory: bool) -> None:
         self.header = header
+        self.in_memory = in_memory
+        self._path = path
         self._missing = set(range(header.parts))
-        with disk_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(b"")
+        self._bodies: dict[int, bytes | memoryview] = {}
+        if not in_memory:
+            with disk_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(b"")
 
     def fits(self, header: ChunkHeader) -> bool:
         """Whether a chunk is a part of this very blob."""
@@ -39,20 +45,37 @@ class Assembly:
         """Take one part; True when no part is missing any more."""
         part = chunk.header.part
         if part in self._missing:
-            with disk_errors(self.path), self.path.open("r+b") as file:
-                file.seek(part * CHUNK)
-                file.write(chunk.body)
+            if self.in_memory:
+                self._bodies[part] = chunk.body
+            else:
+                with disk_errors(self._path), self._path.open("r+b", buffering=0) as file:
+                    file.seek(part * CHUNK)
+                    write_all(file, chunk.body)
             self._missing.discard(part)
         return not self._missing
 
     def take(self) -> bytes:
         """The complete blob; ProtocolError if its digest is not the announced one."""
-        with disk_errors(self.path):
-            data = self.path.read_bytes()
+        if self.in_memory:
+            data = b"".join(self._bodies[part] for part in sorted(self._bodies))
+            self._bodies.clear()
+        else:
+            with disk_errors(self._path):
+                data = self._path.read_bytes()
         if blob_digest(data) != self.header.digest:
             raise ProtocolError("the parts do not make the announced blob (digests differ)")
         return data
 
+    def keep(self, path: Path, data: bytes) -> None:
+        """Give the blob, which was taken, a file of this name in the same folder."""
+        if self.in_memory:
+            write_atomic(path, data, durable=False)
+        else:
+            with disk_errors(path):
+                self._path.replace(path)
+
     def discard(self) -> None:
         """Forget the blob and its file."""
-        self.path.unlink(missing_ok=True)
+        self._bodies.clear()
+        if not self.in_memory:
+            self._path.unlink(missing_ok=True)

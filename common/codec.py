@@ -13,7 +13,6 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 import safetensors.numpy
-from safetensors import SafetensorError
 
 from common.arrays import Array, Arrays
 from common.config import Encoding
@@ -29,6 +28,7 @@ from common.messages import (
     TrainDetail,
     Wire,
 )
+from common.tensor_blob import METADATA, read_arrays, read_header
 
 MAX_JSON = 512 * 1024
 CHUNK = 512 * 1024
@@ -79,7 +79,7 @@ def _check_protocol(data: bytes) -> None:
 
 def blob_digest(data: bytes) -> str:
     """The name of these exact bytes."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return hashlib.sha256(data).hexdigest()[:32]
 
 
 class ModelMeta(Wire, frozen=True, kw_only=True):
@@ -129,10 +129,9 @@ def decode_tensors(
         raise ProtocolError(f"encoding is {stamp.encoding[:40]!r}; expected {encoding!r}")
     try:
         meta = msgspec.json.decode(stamp.meta, type=kind)
-        arrays = safetensors.numpy.load(data)
-    except (msgspec.DecodeError, SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"not a valid tensor blob: {error}") from error
-    arrays = unpacked(arrays, encoding, stamp.scales)
+    arrays = unpacked(read_arrays(data), encoding, stamp.scales)
     for array in arrays.values():
         array.flags.writeable = False
     return arrays, meta
@@ -147,21 +146,12 @@ def decode_meta(data: bytes, kind: type[W]) -> W:
 
 
 def _read_stamp(data: bytes) -> _Stamp:
+    header, _ = read_header(data)
     try:
-        (length,) = struct.unpack_from("<Q", data)
-        if length > min(len(data) - 8, MAX_JSON):
-            raise ProtocolError(f"a header of {length} bytes in a blob of {len(data)}")
-        header = msgspec.json.decode(data[8 : 8 + length], type=dict[str, msgspec.Raw])
-        metadata = msgspec.json.decode(header["__metadata__"], type=dict[str, str])
+        metadata = msgspec.json.decode(header[METADATA], type=dict[str, str])
         return msgspec.json.decode(metadata[_META], type=_Stamp)
-    except (
-        struct.error,
-        msgspec.DecodeError,
-        UnicodeDecodeError,
-        RecursionError,
-        KeyError,
-    ) as e:
-        raise ProtocolError(f"not a tensor blob of ours: {e!r}") from e
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError) as error:
+        raise ProtocolError(f"not a tensor blob of ours: {error!r}") from error
 
 
 def check_arrays(arrays: Arrays, like: Arrays) -> None:
@@ -196,7 +186,7 @@ def cut(
     What is for no client in particular goes down to all. Whoever knows the digest says it.
     """
     parts = max(1, -(-len(blob) // CHUNK))
-    name = digest or blob_digest(blob)
+    name, view = digest or blob_digest(blob), memoryview(blob)
     for part in range(parts):
         header = ChunkHeader(
             run=run,
@@ -208,7 +198,7 @@ def cut(
             size=len(blob),
             digest=name,
         )
-        yield Chunk(header, blob[part * CHUNK : (part + 1) * CHUNK])
+        yield Chunk(header, view[part * CHUNK : (part + 1) * CHUNK])
 
 
 def encode_chunk(chunk: Chunk) -> bytes:
@@ -230,7 +220,7 @@ def decode_chunk(data: bytes) -> Chunk:
         header = msgspec.json.decode(data[8 : 8 + length], type=ChunkHeader)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"not a valid chunk header: {error}") from error
-    body = data[8 + length :]
+    body = memoryview(data)[8 + length :]
     if header.client is None and not header.down:
         raise ProtocolError("an update of no client")
     if header.size > MAX_BLOB or header.parts != max(1, -(-header.size // CHUNK)):

@@ -1,7 +1,8 @@
 """The connection to the broker; the only file that knows paho.
 
 Facts about paho and Mosquitto that shape it: an exception or a wait inside a callback stops the
-network thread for good, so callbacks only put something on a queue; QoS 2 loses messages, so
+network thread for good, so callbacks only put something on a queue (and may wait for room in
+it, for its reader never waits for them); QoS 2 loses messages, so
 everything is QoS 1; a refused login is tried for ever unless somebody stops it; a publish while
 offline is kept in memory without bound, so nothing is published while offline: both sides say
 everything again on `Up`.
@@ -12,9 +13,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import queue
+import socket
 import sys
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
@@ -27,6 +29,8 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from common.address import Address
+from common.inbox import Inbox
+from common.streams import Streams
 from common.topics import QOS, Packet
 from common.trust import client_context, why
 
@@ -34,8 +38,8 @@ log = logging.getLogger(__name__)
 
 SESSION_SECONDS = 24 * 3600
 WILL_DELAY_SECONDS = 2
-RECEIVE_AT_ONCE = 16  # messages that wait for us to confirm them: bounds our memory
-WINDOW = 8  # parts of a stream on their way at once: bounds memory and everybody's delay
+RECEIVE_AT_ONCE = 16  # messages that wait for us to confirm them
+WAITING_BYTES = 8 * 1024 * 1024  # of messages that we have and did not look at yet
 # A packet above the broker's limit (see `broker.config`) makes it hang up, and paho sends the
 # packet again after every reconnect: nothing else would ever get through.
 MAX_PAYLOAD = 1024 * 1024 - 4096
@@ -119,6 +123,12 @@ def _properties(packet_type: int) -> Properties:
     return Properties(packet_type)  # type: ignore[no-untyped-call]
 
 
+def _send_at_once(_client: mqtt.Client, _data: object, connection: mqtt.SocketLike) -> None:
+    """Small messages must not wait until the broker has acknowledged what went before."""
+    if isinstance(connection, socket.socket):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 def _session_name(address: Address, client_id: str) -> str:
     """The MQTT client id: for an account, one that other accounts cannot guess.
 
@@ -128,14 +138,6 @@ def _session_name(address: Address, client_id: str) -> str:
         return client_id
     secret = address.password.encode()[:64]
     return f"{client_id}-{hashlib.blake2b(client_id.encode(), key=secret).hexdigest()[:16]}"
-
-
-@dataclass(slots=True)
-class _Stream:
-    token: str
-    packets: Iterator[Packet]
-    open: set[int] = field(default_factory=set)
-    exhausted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +165,10 @@ class PahoLink:
         self.address = address
         self._subscribe = subscribe
         self._will = will
-        self._happenings: queue.SimpleQueue[Happening | _Acknowledged] = queue.SimpleQueue()
-        self._streams: deque[_Stream] = deque()
+        self._happenings: Inbox[Happening | _Acknowledged] = Inbox(WAITING_BYTES)
+        self._streams = Streams()
         self._open_publishes: set[int] = set()
+        self._confirmed: list[int] = []
         self._unheard: Counter[str] = Counter()
         self._connection = 0
         self._up_at = 0.0
@@ -196,6 +199,7 @@ class PahoLink:
         if self.address.ca is not None:
             client.tls_set_context(client_context(self.address.ca))
         client.on_pre_connect = self._before_connect
+        client.on_socket_open = _send_at_once
         client.on_connect = self._on_connect
         client.on_connect_fail = self._on_connect_fail
         client.on_disconnect = self._on_disconnect
@@ -261,9 +265,9 @@ class PahoLink:
             topic = message.topic if len(self._unheard) < _MOST_UNHEARD else ""
             self._unheard[topic] += 1
             return
-        self._happenings.put(
-            Arrived(message.topic, bytes(message.payload), bool(message.retain), message.mid)
-        )
+        payload = bytes(message.payload)
+        arrived = Arrived(message.topic, payload, bool(message.retain), message.mid)
+        self._happenings.put(arrived, len(payload))
 
     def _on_publish(
         self, _client: mqtt.Client, _data: object, mid: int, code: ReasonCode, _p: object
@@ -300,31 +304,22 @@ class PahoLink:
 
     def stream(self, token: str, packets: Iterator[Packet]) -> None:
         """Send many large messages, a few at a time; not while offline, nor twice at once."""
-        if self._up and all(stream.token != token for stream in self._streams):
-            self._streams.append(_Stream(token, packets))
+        if self._up:
+            self._streams.add(token, packets)
             self._pump()
 
     def _pump(self) -> None:
-        """Hand over as many parts as there is room for; streams that are through are said."""
-        room = WINDOW - sum(len(stream.open) for stream in self._streams)
-        for stream in self._streams:
-            while room > 0 and not stream.exhausted:
-                packet = next(stream.packets, None)
-                if packet is None:
-                    stream.exhausted = True
-                elif (mid := self._hand_over(packet)) is not None:
-                    stream.open.add(mid)
-                    room -= 1
-        for stream in [s for s in self._streams if s.exhausted and not s.open]:
-            self._streams.remove(stream)
-            self._happenings.put(Streamed(stream.token))
+        for token in self._streams.pump(self._hand_over):
+            self._happenings.put(Streamed(token))
 
     def receive(self, timeout: float) -> Happening | None:
         """The next thing that happened, or None after `timeout` seconds."""
         end = time.monotonic() + timeout
         while True:
+            if not self._happenings.waiting:
+                self._acknowledge()
             try:
-                happening = self._happenings.get(timeout=max(0.0, end - time.monotonic()))
+                happening = self._happenings.get(max(0.0, end - time.monotonic()))
             except queue.Empty:
                 return None
             known = self._note(happening)
@@ -337,10 +332,10 @@ class PahoLink:
                 return self._note_acknowledged(mid, failure)
             case Up():
                 self._up, self._said_down = True, False
-                self._streams.clear()
+                self._streams.forget()
             case Down():
                 news, self._up, self._said_down = not self._said_down, False, True
-                self._streams.clear()
+                self._streams.forget()
                 return happening if news else None
             case Arrived() | Refused() | Streamed() | Posted():
                 pass
@@ -350,16 +345,20 @@ class PahoLink:
         self._open_publishes.discard(mid)
         if failure == "not authorized":
             return Refused("the broker does not allow us to publish on our topics")
-        for stream in self._streams:
-            if mid in stream.open:
-                stream.open.discard(mid)
-                self._pump()
-                break
+        if self._streams.acknowledged(mid):
+            self._pump()
         return None
 
     def confirm(self, arrived: Arrived) -> None:
-        """Tell the broker that a message is dealt with."""
-        self._client.ack(arrived.mark, QOS)
+        """Tell the broker that a message is dealt with; soon, for several of them at once."""
+        self._confirmed.append(arrived.mark)
+        if len(self._confirmed) >= RECEIVE_AT_ONCE // 2:
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        for mark in self._confirmed:
+            self._client.ack(mark, QOS)
+        self._confirmed.clear()
 
     def post(self, item: object) -> None:
         """Put something in from another thread; `receive` gives it as `Posted(item)`."""
@@ -377,6 +376,8 @@ class PahoLink:
         farewell = _properties(PacketTypes.DISCONNECT)
         if forget_session:
             farewell.SessionExpiryInterval = 0
+        self._acknowledge()
+        self._happenings.close()
         self._client.disconnect(properties=farewell)
         self._client.loop_stop()
         for name in (
@@ -387,6 +388,7 @@ class PahoLink:
             "message",
             "publish",
             "subscribe",
+            "socket_open",
         ):
             setattr(self._client, f"on_{name}", None)
 

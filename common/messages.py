@@ -185,7 +185,7 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
     """Topics 3 and 5: one part of a tensor blob."""
 
     header: ChunkHeader
-    body: bytes
+    body: bytes | memoryview
 
 
 Message: TypeAlias = (

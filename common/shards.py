@@ -43,6 +43,12 @@ class Shard:
     sizes: Indices
     union: Samples | None
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the samples."""
+        parts = (self.train, self.test, *((self.union,) if self.union is not None else ()))
+        return sum(part.images.nbytes + part.labels.nbytes for part in parts)
+
 
 def shard_key(data: DataSection, seed: int, *, union: int = 0) -> str:
     """A short name for everything the content of the shards depends on."""

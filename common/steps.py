@@ -1,8 +1,8 @@
-"""What a board keeps of its clients: one folder per client and round, whole or absent.
+"""What a board keeps of its clients: one file per client and round, whole or absent.
 
-<folder>/client-<id>/step-<round>/state.safetensors    what the client goes on from
-                                  update.safetensors   what goes to the server
-                                  step.json            digests of both, and counts of stage L2
+<folder>/client-<id>/step-<round>   a line of JSON: digests and lengths of what follows, counts
+                                    the update, which goes to the server
+                                    the state that the client goes on from
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from common.arrays import Array, Arrays
 from common.codec import blob_digest, decode_tensors, encode_tensors
 from common.errors import ProtocolError, StoreError
 from common.messages import Count, Natural, Text, Wire
-from common.storage import disk_errors, remove_leftovers, write_folder
+from common.storage import disk_errors, remove_leftovers, write_atomic
+
+MAX_RECORD = 64 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +31,9 @@ class StepRecord(Wire, frozen=True, kw_only=True):
     round: Natural
     client: Natural
     state: Text
+    state_bytes: Natural
     update: Text
+    update_bytes: Natural
     counts: Count | None
     union: Count | None = None
 
@@ -56,24 +60,25 @@ class StepStore:
         update: bytes,
         counts: Count | None,
         union: Count | None = None,
+        durable: bool = True,
     ) -> None:
-        """Keep a client's new state and its update together, in one atomic step."""
+        """Keep a client's new state and its update together; a step that is there stays."""
         kept = encode_tensors(state, _StateMeta(run=self.run, round=number, client=client))
         record = StepRecord(
             run=self.run,
             round=number,
             client=client,
             state=blob_digest(kept),
+            state_bytes=len(kept),
             update=blob_digest(update),
+            update_bytes=len(update),
             counts=counts,
             union=union,
         )
-        files = {
-            "state.safetensors": kept,
-            "update.safetensors": update,
-            "step.json": msgspec.json.encode(record),
-        }
-        write_folder(self._path(client, number), files)
+        path = self.path(client, number)
+        if not path.exists():
+            line = msgspec.json.encode(record) + b"\n"
+            write_atomic(path, line, update, kept, durable=durable)
 
     def scan(self) -> dict[int, frozenset[int]]:
         """Client -> rounds whose step is whole; what is damaged is discarded, and said."""
@@ -101,47 +106,69 @@ class StepStore:
             self.state(client, number)
         except StoreError as error:
             log.warning("discarded %s", error)
-            shutil.rmtree(self._path(client, number), ignore_errors=True)
+            self._remove(client, number)
             return False
         return True
 
     def update(self, client: int, number: int) -> bytes:
         """The update of a step, as it goes to the server."""
-        record = self.record(client, number)
-        return self._read(client, number, "update.safetensors", record.update)
+        return self.outgoing(client, number, verify=True)[0]
+
+    def outgoing(self, client: int, number: int, *, verify: bool) -> tuple[bytes, str]:
+        """The update of a step, and its digest."""
+        record, place = self._record(client, number)
+        expected = record.update if verify else ""
+        blob = self._read(client, number, place, record.update_bytes, expected)
+        return blob, record.update
 
     def state(self, client: int, number: int) -> dict[str, Array]:
         """The client's state after a step."""
-        record = self.record(client, number)
+        record, place = self._record(client, number)
+        place += record.update_bytes
+        data = self._read(client, number, place, record.state_bytes, record.state)
         try:
-            data = self._read(client, number, "state.safetensors", record.state)
             return decode_tensors(data, _StateMeta)[0]
         except ProtocolError as error:
-            raise StoreError(f"{self._path(client, number)}: {error}") from error
+            raise StoreError(f"{self.path(client, number)}: {error}") from error
 
     def record(self, client: int, number: int) -> StepRecord:
         """What a step consists of."""
-        path = self._path(client, number) / "step.json"
+        return self._record(client, number)[0]
+
+    def _record(self, client: int, number: int) -> tuple[StepRecord, int]:
+        """What a step consists of, and where that begins."""
+        path = self.path(client, number)
         try:
-            record = msgspec.json.decode(path.read_bytes(), type=StepRecord)
+            with path.open("rb") as file:
+                line = file.readline(MAX_RECORD)
+            record = msgspec.json.decode(line, type=StepRecord)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise StoreError(f"{path} is damaged: {error}") from error
         if (record.run, record.client, record.round) != (self.run, client, number):
             raise StoreError(f"{path} belongs to another step")
-        return record
+        return record, len(line)
 
-    def _read(self, client: int, number: int, name: str, expected: str) -> bytes:
-        path = self._path(client, number) / name
-        with disk_errors(path):
-            data = path.read_bytes()
-        if blob_digest(data) != expected:
+    def _read(self, client: int, number: int, place: int, size: int, expected: str) -> bytes:
+        path = self.path(client, number)
+        with disk_errors(path), path.open("rb") as file:
+            file.seek(place)
+            data = file.read(size)
+        if len(data) != size or (expected and blob_digest(data) != expected):
             raise StoreError(f"{path} is damaged: its digest differs from the recorded one")
         return data
 
     def prune(self, client: int, keep: frozenset[int]) -> None:
         """Delete all steps of a client but these."""
         for number in self.rounds(client) - keep:
-            shutil.rmtree(self._path(client, number), ignore_errors=True)
+            self._remove(client, number)
 
-    def _path(self, client: int, number: int) -> Path:
+    def _remove(self, client: int, number: int) -> None:
+        path = self.path(client, number)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+    def path(self, client: int, number: int) -> Path:
+        """The file of a step."""
         return self.folder / f"client-{client:06d}" / f"step-{number:06d}"

@@ -1,7 +1,8 @@
-"""Files that are whole or absent: atomic writes, atomic folders, folder locks.
+"""Files that are whole or absent: atomic writes, folder locks.
 
 Every write goes to a temporary neighbour, is flushed to the disk, renamed into place, and the
-folder is flushed. Whoever reads never sees half a file, whenever the power went.
+folder is flushed. Whoever reads never sees half a file, whenever the power went. Only what
+somebody can make again is written without flushing, with a digest that tells if it is whole.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from io import RawIOBase
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -53,60 +55,41 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a file and flush it; not atomic by itself."""
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
+def flush(path: Path) -> None:
+    """Bring a file and its name to the disk."""
+    with path.open("r+b") as file:
         os.fsync(file.fileno())
+    sync_folder(path.parent)
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replace a file: afterwards it is the old one or the new one, never a part."""
+def write_atomic(path: Path, *pieces: bytes, durable: bool = True) -> None:
+    """Replace a file: afterwards it is the old one or the new one, never a part.
+
+    What is not `durable` survives the death of this process, but perhaps not a power cut: then
+    it may be anything, so whoever reads it must be able to tell.
+    """
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"{path.name}{TEMPORARY}{os.getpid()}")
         try:
-            write_synced(beside, data)
+            with beside.open("wb", buffering=0) as file:
+                for piece in pieces:
+                    write_all(file, piece)
+                if durable:
+                    os.fsync(file.fileno())
             beside.replace(path)
         except OSError:
             beside.unlink(missing_ok=True)
             raise
-        sync_folder(path.parent)
+        if durable:
+            sync_folder(path.parent)
 
 
-def move_atomic(written: Path, path: Path) -> None:
-    """Flush a file that is complete and give it its name, in the same folder."""
-    with disk_errors(path):
-        with written.open("r+b") as file:
-            os.fsync(file.fileno())
-        written.replace(path)
-        sync_folder(path.parent)
-
-
-def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
-    """Create a folder with its files in one step; a folder that is already there stays."""
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f"{path.name}{TEMPORARY}{os.getpid()}")
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir()
-        try:
-            for name, data in files.items():
-                write_synced(beside / name, data)
-            sync_folder(beside)
-            _rename_unless_there(beside, path)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-        sync_folder(path.parent)
-
-
-def _rename_unless_there(beside: Path, path: Path) -> None:
-    try:
-        beside.rename(path)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not path.is_dir():
-            raise
+def write_all(file: RawIOBase, data: bytes | memoryview) -> None:
+    """Write all of it to an unbuffered file."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) or 0 :]
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Where a client's turn is really computed, on a board and in a simulation alike.
 
-Holds one network and the shard of one client at a time. Files come in and go out; when and for
+Holds one network, and shards as long as they are small. Files come in and go out; when and for
 whom is decided elsewhere.
 """
 
@@ -28,6 +28,7 @@ from common.blueprint import (
     algorithm_of,
     first_model,
     has_user_model,
+    keeps_state,
     server_of,
     spec_of,
     user_model,
@@ -35,6 +36,7 @@ from common.blueprint import (
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment, TrainingSection
 from common.device import device
+from common.flusher import Flusher
 from common.messages import ClientMetrics, Count, Stage
 from common.networks import Network, extract, load
 from common.optimizers import learning_rate
@@ -42,11 +44,12 @@ from common.orders import Turn
 from common.rebalanced import Rebalanced
 from common.rng import generator
 from common.samples import Samples
-from common.shards import Shard, ensure_shards, load_rebalanced, load_shard
+from common.shards import Shard, ensure_shards, load_rebalanced, load_shard, shard_path
 from common.steps import StepStore
 from common.training import Plan, count_correct, mean_loss, train
 from common.whole import Whole
 
+SHARD_BYTES = 64 * 1024**2  # of shards that need not be read again in the next round
 MEMORY = "optimizer"  # the part of a client's state that its optimizers remember
 Progress = Callable[[int, int, float], None]
 
@@ -79,6 +82,8 @@ class Workbench:
         self._network = network_of(experiment)
         self._nets: dict[tuple[str, ...], Whole] = {}
         self._steps = StepStore(steps, run)
+        self._keeps_state = keeps_state(experiment)
+        self._flusher = Flusher()
         self.shards = ensure_shards(
             shards,
             experiment.data,
@@ -87,7 +92,7 @@ class Workbench:
             union=experiment.evaluation.union_samples,
             rebalance=self.algorithm.rebalance,
         )
-        self._shard: tuple[int, Shard] | None = None
+        self._kept: dict[int, Shard] = {}  # used last, last
         self._download: tuple[Path, Arrays] | None = None
         self._loaded: Arrays | None = None
 
@@ -124,8 +129,16 @@ class Workbench:
         update = encode_tensors(trained.arrays, meta, self.experiment.communication.encoding)
         state = {**trained.state, **bench.memory}
         self._steps.write(
-            client, number, state=state, update=update, counts=counts, union=union
+            client,
+            number,
+            state=state,
+            update=update,
+            counts=counts,
+            union=union,
+            durable=self._keeps_state,
         )
+        if not self._keeps_state:  # it can be computed again, so nobody waits for the disk
+            self._flusher.add(self._steps.path(client, number))
         return TurnResult(trained.loss, bench.samples, len(update))
 
     def test(self, order: Turn) -> ClientMetrics:
@@ -180,10 +193,19 @@ class Workbench:
         return {name: array for name, array in kept.items() if name not in bench.memory}
 
     def _client(self, client: int, number: int, progress: Progress) -> _BenchClient:
-        if self._shard is None or self._shard[0] != client:
-            self._shard = None
-            self._shard = (client, load_shard(self.shards, client))
-        return _BenchClient(self, client, number, self._shard[1], progress)
+        return _BenchClient(self, client, number, self._shard(client), progress)
+
+    def _shard(self, client: int) -> Shard:
+        shard = self._kept.pop(client, None)
+        if shard is None:
+            size = shard_path(self.shards, client).stat().st_size
+            while (
+                self._kept and size + sum(s.nbytes for s in self._kept.values()) > SHARD_BYTES
+            ):
+                del self._kept[next(iter(self._kept))]
+            shard = load_shard(self.shards, client)
+        self._kept[client] = shard
+        return shard
 
     def _weights(self, download: Path) -> Arrays:
         if self._download is None or self._download[0] != download:

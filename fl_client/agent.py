@@ -210,7 +210,7 @@ def _note_trained(state: State, work: Work, event: Trained) -> tuple[State, tupl
         steps={**work.steps, client: kept},
         results={**work.results, client: event.info},
     )
-    return replace(state, work=work), (Prune(client, kept), Publish(event.info))
+    return replace(state, work=work), (Prune(client, kept),)  # the info goes with the update
 
 
 def _note_failure(

@@ -248,10 +248,14 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class SendUpdate:
-    """Publish the update of a step on disk; `UpdateStreamed` follows."""
+    """Publish the update of a step on disk; `UpdateStreamed` follows.
+
+    `again`: it was sent before and did not count, so somebody should look at it.
+    """
 
     client: int
     round: int
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import signal
 import click
 
 from common.cli import Commands, log_options, set_up_logging, version_option
+from common.memory import keep_buffers
 from common.notify import notifier_from
 from common.storage import FolderLock
 from fl_client.cli_doctor import doctor
@@ -40,6 +41,7 @@ def run(verbose: int, quiet: bool, log_format: str, **options: object) -> None:
       fl-client run --board pi-1 --clients 0-2
     """
     set_up_logging(-1 if quiet else verbose, log_format)
+    keep_buffers()
     settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them
     with FolderLock(settings.state, f"the daemon of board {settings.board!r}"):
         daemon = Daemon(settings, next_identity(settings.state), notifier_from())

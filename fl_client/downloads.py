@@ -6,7 +6,7 @@ import logging
 import shutil
 from pathlib import Path
 
-from common.assembly import Assembly
+from common.assembly import SMALL, Assembly
 from common.errors import ProtocolError
 from common.messages import Chunk
 from common.storage import disk_errors
@@ -45,7 +45,7 @@ class Downloads:
             while len(self._open) >= KEEP:
                 self._open.pop(0).discard()
             part = self._folder / f"{header.digest}.part"
-            assembly = Assembly(part, header)
+            assembly = Assembly(part, header, in_memory=header.size <= SMALL)
             self._open.append(assembly)
         if not assembly.add(chunk):
             return False
@@ -61,24 +61,23 @@ class Downloads:
         if assembly is None or not assembly.fits(header):
             if assembly is not None:
                 assembly.discard()
-            assembly = Assembly(self._folder / f"{client}-{header.digest}.part", header)
+            part = self._folder / f"{client}-{header.digest}.part"
+            assembly = Assembly(part, header, in_memory=False)
             self._private_open[client] = assembly
         if not assembly.add(chunk):
             return False
         del self._private_open[client]
-        if not _take(assembly):
+        if not _keep(assembly, self.private_path(header.run, header.round, client)):
             return False
         if client in self._private:
             self.private_path(*self._private[client], client).unlink(missing_ok=True)
-        assembly.path.replace(self.private_path(header.run, header.round, client))
         self._private[client] = (header.run, header.round)
         return True
 
     def _finish(self, assembly: Assembly) -> bool:
         header = assembly.header
-        if not _take(assembly):
+        if not _keep(assembly, self.path(header.run, header.round)):
             return False
-        assembly.path.replace(self.path(header.run, header.round))
         self._complete.append((header.run, header.round))
         while len(self._complete) > KEEP:
             self.path(*self._complete.pop(0)).unlink(missing_ok=True)
@@ -93,10 +92,10 @@ class Downloads:
         return self._folder / f"{run}-{number:06d}-{client}.safetensors"
 
 
-def _take(assembly: Assembly) -> bool:
-    """Whether all parts together are what was sent."""
+def _keep(assembly: Assembly, path: Path) -> bool:
+    """Make a file of all parts; False if together they are not what was sent."""
     try:
-        assembly.take()
+        assembly.keep(path, assembly.take())
     except ProtocolError as error:
         header = assembly.header
         log.warning("round %d of %s: %s", header.round, header.run, error)

@@ -143,7 +143,7 @@ def send(
         due = now - sent.get(place, -math.inf) >= RESEND_SECONDS
         if there and client not in current.safe and due:
             sent[place] = math.inf
-            actions.append(SendUpdate(client, current.round))
+            actions.append(SendUpdate(client, current.round, again=place in work.sent))
             if client in work.results:
                 actions.append(Publish(work.results[client]))
     for client, metrics in work.metrics.items():

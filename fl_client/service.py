@@ -313,8 +313,9 @@ class Daemon:
                 for number, running in self._jobs.items():
                     if running == job:
                         self._pool.abandon(number)
-            case SendUpdate(client, number):
-                self._link.stream(f"{client} {number}", self._packets(client, number))
+            case SendUpdate(client, number, again):
+                packets = self._packets(client, number, verify=again)
+                self._link.stream(f"{client} {number}", packets)
             case Publish(message):
                 stamped = self._gauges.stamp(message)
                 self._link.publish(packet(self._settings.federation, stamped))
@@ -370,13 +371,13 @@ class Daemon:
             )
         )
 
-    def _packets(self, client: int, number: int) -> Iterator[Packet]:
+    def _packets(self, client: int, number: int, *, verify: bool) -> Iterator[Packet]:
         """The update of a step; read from disk only when its turn to be sent comes."""
         store = self._store
         if store is None:
             return
         try:
-            blob, digest = store.update(client, number), store.record(client, number).update
+            blob, digest = store.outgoing(client, number, verify=verify)
         except StoreError as error:
             log.warning("discarded a step: %s", error)
             store.prune(client, store.rounds(client) - {number})

@@ -17,10 +17,12 @@ import numpy as np
 
 from common.algorithms.base import Update
 from common.arrays import Array, Arrays, digest
+from common.assembly import Assembly
 from common.blueprint import algorithm_of, server_of
 from common.codec import (
     ModelMeta,
     UpdateMeta,
+    blob_digest,
     check_arrays,
     decode_meta,
     decode_tensors,
@@ -28,6 +30,7 @@ from common.codec import (
 )
 from common.config import Experiment
 from common.errors import ProtocolError, StrayUpdateError
+from common.flusher import Flusher
 from common.journal import Journal, read_records
 from common.messages import ClientMetrics, Info
 from common.storage import write_atomic
@@ -64,6 +67,7 @@ class Keeper:
         self._opened = 0
         self._samples: dict[int, int] = {}  # what each client said first
         self._algorithm = algorithm_of(experiment)
+        self._flusher = Flusher()
         self._download: tuple[int, bytes] | None = None
         self._base: tuple[int, Arrays] | None = None
         self._metrics = Journal(store.folder / "metrics.jsonl")
@@ -144,10 +148,12 @@ class Keeper:
         """How many bytes an update may have."""
         return 4 * sum(array.nbytes for array in self._expected.values()) + 1024 * 1024
 
-    def accept(self, number: int, client: int, blob: bytes, digest: str = "") -> None:
-        """Check an update and keep it for good; ProtocolError if it cannot be used.
+    def accept(
+        self, number: int, client: int, blob: bytes, assembly: Assembly | None = None
+    ) -> None:
+        """Check an update and keep it; ProtocolError if it cannot be used.
 
-        With its digest given, it is already in the store's file for its parts.
+        If it was put together by an assembly, its digest is known, and perhaps it has a file.
         """
         self._check_task(number, client, blob)
         arrays, meta = self._decode_update(blob)
@@ -159,10 +165,12 @@ class Keeper:
         if meta.samples != self._samples.setdefault(client, meta.samples):
             known = self._samples[client]
             raise ProtocolError(f"{meta.samples} samples; the client had {known} before")
-        if digest:
-            self.store.adopt_update(number, client, digest)
+        if assembly is not None:
+            path = self.store.update_path(number, client, assembly.header.digest)
+            assembly.keep(path, blob)
         else:
-            self.store.save_update(number, client, blob)
+            path = self.store.update_path(number, client, blob_digest(blob))
+            write_atomic(path, blob, durable=False)
         held = sum(a.nbytes for arrays, _ in self._recent.values() for a in arrays.values())
         if held + len(blob) <= RECENT_BYTES:
             self._recent[client] = (arrays, meta)
@@ -204,11 +212,11 @@ class Keeper:
 
     def _aggregate(self, close: Close, seconds: float, line: Line) -> None:
         updates = _Updates(self, close.number, close.used)
+        sent = self._sent(close.number)
+        self._download = self._base = None  # memory for the sums
         began = time.monotonic()
         if close.used:
-            server = server_of(
-                self.experiment, number=close.number, download=self._sent(close.number)
-            )
+            server = server_of(self.experiment, number=close.number, download=sent)
             self._state = self._algorithm.server_update(server, self._state, updates)
         metas = updates.metas
         record: Line = {
@@ -234,18 +242,20 @@ class Keeper:
             record=record,
             previous=line,
         )
+        self._flusher.wait()  # for lines that no checkpoint will have any more
         self.store.save_checkpoint(self._state, self._meta)
-        self._download = None
 
     def _append(self, whole: Line) -> None:
         """Write what is not yet there: the line of metrics, and the counts behind it."""
         number = whole["round"]
         line = {key: value for key, value in whole.items() if key != BY_CLIENT}
         if number not in self._written:
-            self._metrics.append(line, sync=True)
+            self._metrics.append(line)
+            self._flusher.add(self._metrics.path)
             self._written.add(number)
         if whole.get(BY_CLIENT) and number not in self._told:
-            self._clients.append({"round": number, "clients": whole[BY_CLIENT]}, sync=True)
+            self._clients.append({"round": number, "clients": whole[BY_CLIENT]})
+            self._flusher.add(self._clients.path)
             self._told.add(number)
 
     def finish(self) -> str:
@@ -270,6 +280,7 @@ class Keeper:
 
     def close(self) -> None:
         """Close the files."""
+        self._flusher.wait()
         self._metrics.close()
         self._clients.close()
         self.events.close()

@@ -21,6 +21,7 @@ from common.datasets import require_dataset
 from common.errors import ConfigError, FedbedError, StoreError, UsageError
 from common.ids import check_name
 from common.logs import HUMAN
+from common.memory import keep_buffers
 from common.shards import has_shards
 from common.storage import FolderLock
 from fl_server import web
@@ -226,6 +227,7 @@ def simulate(place: Place, store: RunStore, *, processes: int) -> bool:
 @contextmanager
 def _at_work(place: Place, store: RunStore) -> Iterator[_Work]:
     """The run's folder locked, its log open, a display on."""
+    keep_buffers()
     with FolderLock(store.folder, f"a coordinator of run {store.folder.name!r}"):
         handler = logging.FileHandler(store.folder / "server.log")
         handler.setFormatter(logging.Formatter(HUMAN))

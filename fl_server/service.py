@@ -14,7 +14,7 @@ import msgspec
 
 from common import VERSION
 from common.address import Address
-from common.assembly import Assembly
+from common.assembly import SMALL, Assembly
 from common.codec import cut
 from common.errors import (
     BrokerError,
@@ -62,6 +62,7 @@ from fl_server.store import RunStore
 TICK_SECONDS = 0.2
 WAITING_SECONDS = 10.0
 MOST_HELD = 10_000
+HELD_BYTES = 32 * 1024**2  # of small updates on their way
 
 log = logging.getLogger(__name__)
 
@@ -275,7 +276,10 @@ class Coordinator:
             return
         assembly = self._assemblies.get(client)
         if assembly is None or not assembly.fits(header):
-            assembly = Assembly(self._store.part_path(header.round, client), header)
+            held = sum(a.header.size for a in self._assemblies.values() if a.in_memory)
+            small = header.size <= SMALL and held + header.size <= HELD_BYTES
+            path = self._store.part_path(header.round, client)
+            assembly = Assembly(path, header, in_memory=small)
             self._assemblies[client] = assembly
         if assembly.add(chunk):
             del self._assemblies[client]
@@ -307,7 +311,7 @@ class Coordinator:
             assembly.discard()
             return
         try:
-            self._keeper.accept(number, client, blob, assembly.header.digest)
+            self._keeper.accept(number, client, blob, assembly)
         except StrayUpdateError as error:
             assembly.discard()
             self._refusals.drop(topic, len(blob), str(error))

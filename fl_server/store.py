@@ -25,7 +25,7 @@ from common.config import Experiment
 from common.errors import ProtocolError, StoreError, UsageError
 from common.experiment_file import load_experiment, write_text
 from common.messages import Ids, Natural, Text, Wire
-from common.storage import disk_errors, move_atomic, remove_leftovers, write_atomic
+from common.storage import disk_errors, remove_leftovers, write_atomic
 from fl_server.round_state import Open
 
 FORMAT = 1
@@ -140,7 +140,8 @@ class RunStore:
         record = _OpenRecord(
             number=opened.number, selected=opened.selected, testers=opened.testers
         )
-        write_atomic(self._journal(opened.number) / "open.json", msgspec.json.encode(record))
+        path = self._journal(opened.number) / "open.json"
+        write_atomic(path, msgspec.json.encode(record), durable=False)
 
     def opened(self, number: int) -> Open | None:
         """Who is in a round, if it was opened."""
@@ -158,15 +159,12 @@ class RunStore:
         """Where an update is put together."""
         return self._journal(number) / f"client-{client:06d}.part"
 
-    def save_update(self, number: int, client: int, blob: bytes) -> None:
-        """Keep a complete, verified update; it is safe when this returns."""
-        write_atomic(self._update_path(number, client, blob_digest(blob)), blob)
+    def update_path(self, number: int, client: int, digest: str) -> Path:
+        """Where a complete, verified update is kept until its round is in a checkpoint.
 
-    def adopt_update(self, number: int, client: int, digest: str) -> None:
-        """The same for one that was put together in its `part_path`."""
-        move_atomic(self.part_path(number, client), self._update_path(number, client, digest))
-
-    def _update_path(self, number: int, client: int, digest: str) -> Path:
+        Its file is not flushed: if the coordinator's machine loses power, the boards, which
+        keep their step until the next round, send it again.
+        """
         return self._journal(number) / f"client-{client:06d}-{digest}.safetensors"
 
     def load_update(self, number: int, client: int) -> bytes:

@@ -21,7 +21,7 @@ from common.credentials import reach
 from common.errors import BrokerError
 from common.link import (
     MAX_PAYLOAD,
-    WINDOW,
+    WAITING_BYTES,
     Arrived,
     Down,
     Happening,
@@ -32,6 +32,7 @@ from common.link import (
     Up,
     _session_name,
 )
+from common.streams import WINDOW
 from common.topics import Packet
 from tests.broker.mqtt import connected
 from tests.conftest import Guarded
@@ -128,6 +129,7 @@ def test_what_was_stored_is_told_from_what_is_said_now(
 CHILD = """
 import sys
 from common.link import Address, PahoLink, Up
+from common.streams import WINDOW
 from common.topics import Packet
 from tests.broker.mqtt import connected
 from tests.conftest import Guarded
@@ -202,6 +204,26 @@ def test_a_stream_arrives_whole_and_its_end_is_said(
     assert taken == list(range(50))
     got = [wait_for(reader, Arrived) for _ in range(50)]
     assert [a.payload for a in got] == [bytes([part]) * 100_000 for part in range(50)]
+
+
+def test_a_slow_reader_does_not_fill_its_memory(
+    broker: Broker, federation: str, links: ExitStack
+) -> None:
+    sender = links.enter_context(open_link(address_of(broker), federation))
+    reader = ready(links.enter_context(open_link(address_of(broker), federation, "part")))
+    wait_for(sender, Up)
+    size, count = 500_000, 60
+    part = Packet(f"{federation}/part", bytes(size), retain=False)
+    sender.stream("model", iter([part] * count))
+    assert wait_for(sender, Streamed) == Streamed("model")
+    most = 0
+    for _ in range(count // 2):
+        wait_for(reader, Arrived)
+        threading.Event().wait(0.01)  # the network is faster than this
+        most = max(most, reader._happenings.waiting)
+    assert most < WAITING_BYTES + size
+    assert most > WAITING_BYTES // 2, "the bound was never near, so nothing was tested"
+    reader.close()  # though the network thread waits for room
 
 
 def test_streams_share_one_window(broker: Broker, federation: str, links: ExitStack) -> None:

@@ -1,0 +1,87 @@
+"""The bytes of a safetensors file, read where they lie: header and arrays without a copy.
+
+safetensors itself copies every array, which would double the memory of each update.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+
+from common.arrays import Array
+from common.errors import ProtocolError
+
+MAX_HEADER = 512 * 1024
+METADATA = "__metadata__"
+_KINDS = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U8": "u1",
+    "BOOL": "?",
+}
+Header: TypeAlias = dict[str, msgspec.Raw]
+
+
+class _Place(msgspec.Struct, forbid_unknown_fields=True):
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+def read_header(data: bytes) -> tuple[Header, int]:
+    """The header's entries, and where the arrays begin."""
+    try:
+        (length,) = struct.unpack_from("<Q", data)
+        if length > min(len(data) - 8, MAX_HEADER):
+            raise ProtocolError(f"a header of {length} bytes in a blob of {len(data)}")
+        return msgspec.json.decode(data[8 : 8 + length], type=Header), 8 + length
+    except (struct.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"not a tensor blob: {error}") from error
+
+
+def read_arrays(data: bytes) -> dict[str, Array]:
+    """Named, read-only arrays that lie in `data`, which they must fill without a gap."""
+    header, start = read_header(data)
+    places = {name: _place(name, raw) for name, raw in header.items() if name != METADATA}
+    end = 0
+    for name, place in sorted(places.items(), key=lambda item: item[1].data_offsets):
+        first, last = place.data_offsets
+        size = math.prod(place.shape) * np.dtype(_KINDS[place.dtype]).itemsize
+        if first != end or last - first != size:
+            raise ProtocolError(f"{name[:100]} is at bytes {first} to {last}; expected {end}")
+        end = last
+    if start + end != len(data):
+        raise ProtocolError(f"{len(data)} bytes; the header speaks of {start + end}")
+    return {name: _view(data, start, place) for name, place in places.items()}
+
+
+def _place(name: str, raw: msgspec.Raw) -> _Place:
+    try:
+        place = msgspec.json.decode(raw, type=_Place)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"{name[:100]}: {error}") from error
+    if place.dtype not in _KINDS or any(length < 0 for length in place.shape):
+        raise ProtocolError(f"{name[:100]} is {place.dtype[:20]} of shape {place.shape}"[:300])
+    return place
+
+
+def _view(data: bytes, start: int, place: _Place) -> Array:
+    kind, count = np.dtype(_KINDS[place.dtype]), math.prod(place.shape)
+    at = start + place.data_offsets[0]
+    try:
+        # numpy takes no empty array from a buffer
+        flat = np.frombuffer(data, kind, count, at) if count else np.empty(0, kind)
+        array = flat.reshape(place.shape)
+    except ValueError as error:  # more dimensions, or longer ones, than numpy has
+        raise ProtocolError(f"shape {place.shape}: {error}"[:300]) from error
+    array.flags.writeable = False
+    return array
