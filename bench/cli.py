@@ -41,10 +41,15 @@ def main(rows: str, small: bool, out: Path, minutes: float) -> None:
         click.echo(f"row {row.upper()} ...", err=True)
         measure = importlib.import_module(f"bench.row_{row}").measure
         with tempfile.TemporaryDirectory(prefix="fedbed-bench-") as folder:
-            figures += measure(Path(folder), Effort(full=not small))
+            found = measure(Path(folder), Effort(full=not small))
+        for figure in found:
+            click.echo(
+                f"row {figure.row}: {figure.value} ({figure.must}) {figure.note}", err=True
+            )
+        figures += found
+        if not small:  # after every row: what was measured stays, whatever comes
+            out.write_text(_as_json(figures, time.monotonic() - started))
     show(figures)
-    if not small:
-        out.write_text(_as_json(figures, time.monotonic() - started))
 
 
 def _as_json(figures: list[Figure], seconds: float) -> str:

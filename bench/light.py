@@ -21,6 +21,7 @@ from common.link import Arrived, PahoLink, Up
 from common.messages import Chunk, ClientMetrics, Connected, Count, CurrentRound, Selected
 from common.topics import Packet, board_subscriptions, packet, unpack
 from fl_client.downloads import Downloads
+from fl_client.duties import UNCONFIRMED_BYTES
 
 TICK_SECONDS = 0.5
 
@@ -41,6 +42,7 @@ class LightBoard:
         self._selected: Selected | None = None
         self._complete: tuple[str, int] = ("", 0)
         self._answered: tuple[str, int] = ("", 0)
+        self._sent: set[int] = set()
 
     def work(self) -> None:
         """Serve rounds, for ever."""
@@ -77,12 +79,27 @@ class LightBoard:
             return
         place = (current.run, current.round)
         agreed = place == (selected.run, selected.round) == self._complete
-        if not agreed or place == self._answered:
+        if not agreed:
             return
-        self._answered = place
+        if place != self._answered:
+            self._answered, self._sent = place, set()
+            self._measure(current, selected)
+        self._send(current, selected)
+
+    def _send(self, current: CurrentRound, selected: Selected) -> None:
+        """Updates, but no more than a board sends before some of them are safe."""
+        size = self._downloads.path(*self._complete).stat().st_size
+        most = max(1, UNCONFIRMED_BYTES // size)
         for client in self._clients:
-            if client in selected.clients:
-                self._link.stream(f"{client} {current.round}", self._update(client, *place))
+            if client not in selected.clients or client in self._sent:
+                continue
+            if len(self._sent.difference(current.safe)) < most:
+                self._sent.add(client)
+                packets = self._update(client, current.run, current.round)
+                self._link.stream(f"{client} {current.round}", packets)
+
+    def _measure(self, current: CurrentRound, selected: Selected) -> None:
+        for client in self._clients:
             if client in selected.testers:
                 counts = {"G": Count(correct=1, total=1)}
                 metrics = ClientMetrics(

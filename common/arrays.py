@@ -30,25 +30,41 @@ def weighted_mean(items: Iterable[tuple[Arrays, Mapping[str, float]]]) -> dict[s
     Of integers (counters of batches, in some models) it is the largest.
     `items` is read once and one item is held at a time, so it may load them from disk.
     """
-    total: dict[str, Array] = {}
-    weight: dict[str, float] = {}
-    kinds: dict[str, np.dtype[Any]] = {}
+    sums = _Sums()
     for arrays, weights in items:
+        sums.add(arrays, weights)
+        del arrays  # before the next are loaded
+    return sums.means()
+
+
+class _Sums:
+    """Arrays that are being added up."""
+
+    def __init__(self) -> None:
+        self._total: dict[str, Array] = {}
+        self._weight: dict[str, float] = {}
+        self._kinds: dict[str, np.dtype[Any]] = {}
+
+    def add(self, arrays: Arrays, weights: Mapping[str, float]) -> None:
         for name, array in arrays.items():
             if np.issubdtype(array.dtype, np.integer):
-                total[name] = np.maximum(total.get(name, array), array)
+                self._total[name] = np.maximum(self._total.get(name, array), array)
                 continue
             share = weights[part_of(name)]
-            if name not in total:
-                total[name] = np.zeros(array.shape, np.float64)
-                weight[name] = 0.0
-                kinds[name] = array.dtype
-            _add(total[name], array, share)
-            weight[name] += share
-    return {
-        name: _divided(array, weight[name]).astype(kinds[name]) if name in weight else array
-        for name, array in total.items()
-    }
+            if name not in self._total:
+                self._total[name] = np.zeros(array.shape, np.float64)
+                self._weight[name] = 0.0
+                self._kinds[name] = array.dtype
+            _add(self._total[name], array, share)
+            self._weight[name] += share
+
+    def means(self) -> dict[str, Array]:
+        return {
+            name: _divided(array, self._weight[name]).astype(self._kinds[name])
+            if name in self._weight
+            else array
+            for name, array in self._total.items()
+        }
 
 
 def _divided(total: Array, weight: float) -> Array:

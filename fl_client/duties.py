@@ -25,6 +25,9 @@ from fl_client.agent_state import (
 )
 
 RESEND_SECONDS = 3.0
+# Of updates that are sent and not yet safe: a broker drops what it cannot keep for a
+# coordinator that is slower than all boards together.
+UNCONFIRMED_BYTES = 32 * 1024**2
 MISSING_SECONDS = 3.0
 
 
@@ -134,14 +137,23 @@ def ask_for_weights(
 def send(
     policy: Policy, work: Work, current: CurrentRound, selected: Selected, now: float
 ) -> tuple[Work, tuple[Action, ...]]:
-    """Send what the coordinator has not confirmed, again and again."""
+    """Send what the coordinator has not confirmed, again and again; not too much at once."""
     actions: list[Action] = []
     sent = dict(work.sent)
+    open_bytes = sum(
+        _size(work, client)
+        for (kind, client, _), at in sent.items()
+        if kind == "train" and client not in current.safe and now - at < RESEND_SECONDS
+    )
     for client in sorted(set(policy.clients).intersection(selected.clients)):
         there = current.round in work.steps.get(client, ())
         place: Place = ("train", client, current.round)
         due = now - sent.get(place, -math.inf) >= RESEND_SECONDS
+        size = _size(work, client)
+        if open_bytes and open_bytes + size > UNCONFIRMED_BYTES:
+            continue
         if there and client not in current.safe and due:
+            open_bytes += size
             sent[place] = math.inf
             actions.append(SendUpdate(client, current.round, again=place in work.sent))
             if client in work.results:
@@ -153,6 +165,12 @@ def send(
             sent[place] = now
             actions.append(Publish(metrics))
     return replace(work, sent=sent), tuple(actions)
+
+
+def _size(work: Work, client: int) -> int:
+    """The bytes of a client's update, if it was trained since this daemon started."""
+    info = work.results.get(client)
+    return (info.bytes or 0) if info is not None else 0
 
 
 def has_downloads(state: State, work: Work, number: int, kind: Kind, client: int) -> bool:

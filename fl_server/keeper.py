@@ -17,7 +17,7 @@ import numpy as np
 
 from common.algorithms.base import Update
 from common.arrays import Array, Arrays, digest
-from common.assembly import Assembly
+from common.assembly import SMALL, Assembly
 from common.blueprint import algorithm_of, server_of
 from common.codec import (
     ModelMeta,
@@ -40,7 +40,7 @@ from fl_server.store import CheckpointMeta, RunStore
 from fl_server.summary import summarize
 from fl_server.tally import Tally, mean_loss, mean_values
 
-RECENT_BYTES = 48 * 1024**2  # of updates that aggregation need not read again
+RECENT_BYTES = 48 * 1024**2  # of small updates that aggregation need not read again
 Line = dict[str, Any]  # one JSON object of metrics.jsonl
 BY_CLIENT = "by_client"  # in a checkpoint, the line of clients.jsonl goes with that of metrics
 SUMMARY = "summary.json"
@@ -172,7 +172,7 @@ class Keeper:
             path = self.store.update_path(number, client, blob_digest(blob))
             write_atomic(path, blob, durable=False)
         held = sum(a.nbytes for arrays, _ in self._recent.values() for a in arrays.values())
-        if held + len(blob) <= RECENT_BYTES:
+        if len(blob) <= SMALL and held + len(blob) <= RECENT_BYTES:
             self._recent[client] = (arrays, meta)
 
     def update(self, number: int, client: int) -> tuple[dict[str, Array], UpdateMeta]:

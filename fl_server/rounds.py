@@ -62,7 +62,7 @@ from fl_server.round_state import (
 from fl_server.selection import choose, draw, enough, is_overdue, not_given_up
 
 REPEAT_AT_MOST = 30.0
-CONFIRM_SECONDS = 1.0
+CONFIRM_SECONDS = 0.25
 WAITING_SECONDS = 3.0
 
 

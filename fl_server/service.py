@@ -14,13 +14,11 @@ import msgspec
 
 from common import VERSION
 from common.address import Address
-from common.assembly import SMALL, Assembly
 from common.codec import cut
 from common.errors import (
     BrokerError,
     FedbedError,
     ProtocolError,
-    StrayUpdateError,
     VersionError,
 )
 from common.herald import Herald, first_claim
@@ -43,6 +41,7 @@ from common.topics import Packet, packet, server_subscriptions, unpack, weights_
 from fl_server import rounds
 from fl_server.conductor import Conductor, Observer, policy_of, resume_state
 from fl_server.history import History, both
+from fl_server.incoming import Incoming
 from fl_server.keeper import Keeper
 from fl_server.refusals import Refusals
 from fl_server.round_state import (
@@ -51,9 +50,6 @@ from fl_server.round_state import (
     Gathering,
     Heard,
     Reconnected,
-    Rejected,
-    Stored,
-    Strayed,
     Tick,
     Working,
 )
@@ -62,7 +58,6 @@ from fl_server.store import RunStore
 TICK_SECONDS = 0.2
 WAITING_SECONDS = 10.0
 MOST_HELD = 10_000
-HELD_BYTES = 32 * 1024**2  # of small updates on their way
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +76,6 @@ class Coordinator:
         self._federation = federation
         self._address = address
         self._store = store
-        self._assemblies: dict[int, Assembly] = {}
         self._said_waiting = -WAITING_SECONDS
         self._private_topics: set[str] = set()
         self._held: list[Event] = []  # until nobody objects to our claim
@@ -102,6 +96,7 @@ class Coordinator:
         self._refusals = Refusals(
             federation, self._conductor.tell, lambda client: self._conductor.state.owner(client)
         )
+        self._incoming = Incoming(self._conductor, self._refusals, self._feed)
         claim = first_claim(
             COORDINATOR,
             instance=store.run,
@@ -223,7 +218,7 @@ class Coordinator:
             if message.board != COORDINATOR:
                 self._meet(message, now)
         elif isinstance(message, Chunk):
-            self._take_chunk(arrived.topic, message, now)
+            self._incoming.take(arrived.topic, message, now)
         else:
             self._take_message(arrived.topic, size, message, now)
 
@@ -256,73 +251,6 @@ class Coordinator:
             self._conductor.tell("info", keep=False, **msgspec.to_builtins(message))
             self._conductor.note_trained(message)
         self._feed(Heard(message, now))
-
-    def _take_chunk(self, topic: str, chunk: Chunk, now: float) -> None:
-        header = chunk.header
-        client = header.client if header.client is not None else -1
-        self._keeper.tally.bytes_up += len(chunk.body)
-        if not rounds.wants(
-            self._conductor.policy,
-            self._conductor.state,
-            run=header.run,
-            number=header.round,
-            client=client,
-        ):
-            self._refuse_update(topic, chunk, client)
-            self._feed(Strayed(now))
-            return
-        if header.size > self._keeper.largest_update:
-            self._refusals.drop(topic, header.size, "an update far larger than the model")
-            return
-        assembly = self._assemblies.get(client)
-        if assembly is None or not assembly.fits(header):
-            held = sum(a.header.size for a in self._assemblies.values() if a.in_memory)
-            small = header.size <= SMALL and held + header.size <= HELD_BYTES
-            path = self._store.part_path(header.round, client)
-            assembly = Assembly(path, header, in_memory=small)
-            self._assemblies[client] = assembly
-        if assembly.add(chunk):
-            del self._assemblies[client]
-            self._take_update(topic, assembly, now)
-
-    def _refuse_update(self, topic: str, chunk: Chunk, client: int) -> None:
-        header, conductor = chunk.header, self._conductor
-        if not rounds.missed(
-            conductor.policy,
-            conductor.state,
-            run=header.run,
-            number=header.round,
-            client=client,
-        ):
-            self._refusals.drop(
-                topic, len(chunk.body), "an update that is repeated or not asked for"
-            )
-        else:
-            self._refusals.late(client, header.round)
-
-    def _take_update(self, topic: str, assembly: Assembly, now: float) -> None:
-        """An update is complete: verify it, make it safe, and only then say so."""
-        client, number = assembly.header.client, assembly.header.round
-        assert client is not None, "an update is a client's"
-        try:
-            blob = assembly.take()
-        except ProtocolError as error:
-            self._refusals.drop(topic, assembly.header.size, str(error))
-            assembly.discard()
-            return
-        try:
-            self._keeper.accept(number, client, blob, assembly)
-        except StrayUpdateError as error:
-            assembly.discard()
-            self._refusals.drop(topic, len(blob), str(error))
-            return
-        except ProtocolError as error:
-            assembly.discard()
-            self._refusals.reject(client)
-            self._feed(Rejected(client, number, str(error), now))
-            return
-        self._conductor.tell("update", client=client, round=number, bytes=len(blob))
-        self._feed(Stored(client, number, now))
 
     def _begin(self) -> None:
         """Nobody objects to our being here: take what has waited for that."""
@@ -376,7 +304,7 @@ class Coordinator:
 
     def aggregate(self, work: Callable[[], Event]) -> None:
         """Aggregate beside the network; the event comes back through the link's queue."""
-        self._assemblies.clear()
+        self._incoming.forget()
         event_or_error = _caught(work)
         threading.Thread(target=lambda: self._link.post(event_or_error()), daemon=True).start()
 

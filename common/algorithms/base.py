@@ -194,11 +194,13 @@ class Server:
 
     def mean(self, updates: Sequence[Update]) -> dict[str, Array]:
         """The mean of updates by their weights, or what the experiment uses in its place."""
-        return combine(
-            self.aggregation,
-            ((update.arrays, update.weights) for update in updates),
-            self.download,
-        )
+        # by number: a loop over updates would hold the last one while the next is loaded
+        items = (_weighted(updates[at]) for at in range(len(updates)))
+        return combine(self.aggregation, items, self.download)
+
+
+def _weighted(update: Update) -> tuple[Arrays, Mapping[str, float]]:
+    return update.arrays, update.weights
 
 
 def nothing(_client: Client, _download: Arrays) -> Arrays:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import StoreError
+from common.flusher import Flusher
 from common.journal import Journal, read_records
 from common.storage import (
     FolderLock,
@@ -19,7 +20,6 @@ from common.storage import (
     explain,
     remove_leftovers,
     write_atomic,
-    write_folder,
 )
 
 KILLS = 8
@@ -86,59 +86,45 @@ def test_a_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_appears_with_all_its_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_file_is_written_from_its_pieces(tmp_path: Path, durable: bool) -> None:
     path = tmp_path / "deep" / "step"
-    write_folder(path, {"a": b"1", "b": b""})
-    assert {file.name: file.read_bytes() for file in path.iterdir()} == {"a": b"1", "b": b""}
+    write_atomic(path, b"line\n", b"", bytes(200_000), durable=durable)
+    assert path.read_bytes() == b"line\n" + bytes(200_000)
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "step"
-    write_folder(path, {"a": b"first"})
-    write_folder(path, {"a": b"second"})
-    assert (path / "a").read_bytes() == b"first"
-    assert list(tmp_path.iterdir()) == [path]
+def test_a_flusher_takes_files_that_are_there_and_files_that_are_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flusher = Flusher()
+    write_atomic(tmp_path / "there", b"1", durable=False)
+    flusher.add(tmp_path / "there")
+    flusher.add(tmp_path / "gone")
+    flusher.wait()
+    assert caplog.records == []
 
 
-FOLDERS_FOR_EVER = """
-import sys
-from pathlib import Path
-from common.storage import write_folder
-root, number = Path(sys.argv[1]), int(sys.argv[2])
-print("writing", flush=True)
-while True:
-    write_folder(root / f"step-{number:09d}", {n: n.encode() * 50_000 for n in "abc"})
-    number += 1
-"""
-
-
-def test_a_folder_is_whole_or_absent_whenever_its_writer_is_killed(tmp_path: Path) -> None:
-    for number in range(KILLS):
-        with child(FOLDERS_FOR_EVER, tmp_path, number * 1_000_000) as process:
-            end = time.monotonic() + 10
-            first = tmp_path / f"step-{number * 1_000_000 + 1:09d}"
-            while not first.exists() and time.monotonic() < end:
-                pass
-            process.kill()
-            process.wait()
-    remove_leftovers(tmp_path)
-    found = list(tmp_path.iterdir())
-    assert len(found) >= KILLS
-    for folder in found:
-        sizes = {file.name: file.stat().st_size for file in folder.iterdir()}
-        assert sizes == {"a": 50_000, "b": 50_000, "c": 50_000}
+def test_a_flusher_says_what_it_could_not_flush_and_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flusher = Flusher()
+    flusher.add(tmp_path)  # a folder cannot be opened for writing
+    flusher.add(tmp_path / "gone")
+    flusher.wait()
+    (record,) = caplog.records
+    assert "may not survive a power cut" in record.getMessage()
 
 
 def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
     write_atomic(tmp_path / "kept", b"")
-    write_folder(tmp_path / "client" / "step", {"kept": b""})
+    write_atomic(tmp_path / "client" / "step", b"")
     (tmp_path / "client" / "file.tmp123").write_bytes(b"half")
     (tmp_path / "client" / "step.tmp9").mkdir()
     (tmp_path / "client" / "step.tmp9" / "half").write_bytes(b"")
     remove_leftovers(tmp_path)
     names = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
-    assert names == ["kept", "kept"]
+    assert names == ["kept", "step"]
 
 
 HOLD = """
@@ -200,7 +186,7 @@ def test_on_a_full_disk_the_old_file_stays_and_the_error_says_what_to_do(
         write_atomic(path, bytes(300_000))
     assert str(caught.value) == f"{path}: {FULL}"
     with pytest.raises(StoreError, match=FULL):
-        write_folder(tiny_disk / "step", {"a": b"1", "b": bytes(300_000)})
+        write_atomic(tiny_disk / "step", b"1", bytes(300_000), durable=False)
     assert list(tiny_disk.iterdir()) == [path]
     assert path.read_bytes() == b"old"
 
@@ -237,7 +223,6 @@ def test_a_folder_where_a_file_is_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for write in (
         lambda: write_atomic(tmp_path / "file" / "x", b""),
-        lambda: write_folder(tmp_path / "file" / "x", {}),
         lambda: Journal(tmp_path / "file" / "x"),
         lambda: FolderLock(tmp_path / "file", "x").__enter__(),
     ):

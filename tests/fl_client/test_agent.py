@@ -50,6 +50,7 @@ from fl_client.agent_state import (
     Work,
 )
 from fl_client.agent_state import Tested as HasTested  # pytest would collect a `Test...`
+from fl_client.duties import RESEND_SECONDS, UNCONFIRMED_BYTES
 
 Some = TypeVar("Some", bound=Action)
 Word = TrainDetail | CurrentRound | Selected | TrainEnd
@@ -520,10 +521,24 @@ def test_an_update_is_sent_again_until_it_is_safe() -> None:
     assert machine.wait(100.0) == ()  # on its way
     machine.take(UpdateStreamed(0, 1, machine.now))
     assert machine.wait(2.9) == ()
-    assert machine.wait(0.1) == (SendUpdate(0, 1), Publish(trained(train(0))))
+    assert machine.wait(0.1) == (SendUpdate(0, 1, again=True), Publish(trained(train(0))))
     machine.take(UpdateStreamed(0, 1, machine.now))
     machine.hear(current(safe=(0,)))
     assert machine.wait(100.0) == ()
+
+
+def test_large_updates_wait_until_those_before_them_are_safe() -> None:
+    machine = working(clients=(0, 1))
+    for client in (0, 1):
+        large = msgspec.structs.replace(trained(train(client)), bytes=UNCONFIRMED_BYTES)
+        machine.take(Trained(train(client), large, machine.now))
+        assert machine.of(SendUpdate) == ([SendUpdate(0, 1)] if client == 0 else [])
+    machine.take(UpdateStreamed(0, 1, machine.now))
+    assert machine.wait(RESEND_SECONDS / 2) == ()
+    machine.wait(RESEND_SECONDS / 2)
+    assert machine.of(SendUpdate) == [SendUpdate(0, 1, again=True)]
+    machine.hear(current(safe=(0,)))
+    assert machine.of(SendUpdate) == [SendUpdate(1, 1)]
 
 
 def test_counts_are_sent_again_until_they_are_confirmed() -> None:

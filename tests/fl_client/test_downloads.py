@@ -47,7 +47,15 @@ def test_parts_that_do_not_make_the_announced_model_are_thrown_away(
     assert [downloads.add(part) for part in (a, b, c)] == [False, False, True]
 
 
-def test_only_the_newest_models_stay_on_disk(downloads: Downloads, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("small", "files"), [(1, 4), (10**9, 2)])
+def test_only_the_newest_models_stay(
+    downloads: Downloads,
+    tmp_path: Path,
+    small: int,
+    files: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fl_client.downloads.SMALL", small)
     for number in range(1, 6):
         for part in parts("r", number, bytes([number])):
             downloads.add(part)
@@ -58,7 +66,8 @@ def test_only_the_newest_models_stay_on_disk(downloads: Downloads, tmp_path: Pat
         "r-000004.safetensors",
         "r-000005.safetensors",
     ]
-    assert len(names) == 4
+    assert len(names) == files
+    assert len(downloads._open) == 2
 
 
 # downloads for one client

@@ -49,6 +49,7 @@ from fl_server.round_state import (
     Tick,
     Working,
 )
+from fl_server.rounds import CONFIRM_SECONDS
 
 POLICY = Policy(
     run="run", seed=1, rounds=2, participants=(0, 1, 2, 3), start_with=4, grace=60.0
@@ -326,16 +327,16 @@ def test_nobody_is_wanted_between_rounds() -> None:
     assert not rounds.wants(POLICY, machine.state, run="run", number=1, client=0)
 
 
-def test_what_became_safe_is_confirmed_but_not_more_than_once_a_second() -> None:
+def test_what_became_safe_is_confirmed_but_not_too_often() -> None:
     machine = begun()
-    machine.wait(0.5)
+    machine.wait(CONFIRM_SECONDS / 2)
     assert machine.store(0) == ()
-    machine.wait(0.5)
+    machine.wait(CONFIRM_SECONDS / 2)
     assert list(machine.said.safe) == [0]
     assert machine.store(1) == ()
     assert machine.measure(2) == (Tell(metrics(2)),)
-    assert machine.wait(0.9) == ()
-    machine.wait(0.1)
+    assert machine.wait(CONFIRM_SECONDS * 3 / 4) == ()
+    machine.wait(CONFIRM_SECONDS / 4)
     assert list(machine.said.safe) == [0, 1]
     assert machine.said.measured == (2,)
 

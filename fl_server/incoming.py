@@ -1,0 +1,100 @@
+"""Updates on their way in: parts are put together, verified, kept, and only then said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from common.assembly import SMALL, Assembly
+from common.errors import ProtocolError, StrayUpdateError
+from common.messages import Chunk
+from fl_server import rounds
+from fl_server.conductor import Conductor
+from fl_server.refusals import Refusals
+from fl_server.round_state import Event, Rejected, Stored, Strayed
+
+HELD_BYTES = 32 * 1024**2  # of small updates on their way
+
+
+class Incoming:
+    """The updates of the open round that are not yet complete."""
+
+    def __init__(
+        self, conductor: Conductor, refusals: Refusals, feed: Callable[[Event], None]
+    ) -> None:
+        self._conductor = conductor
+        self._keeper = conductor.keeper
+        self._refusals = refusals
+        self._feed = feed
+        self._assemblies: dict[int, Assembly] = {}
+
+    def forget(self) -> None:
+        """The round is closed."""
+        self._assemblies.clear()
+
+    def take(self, topic: str, chunk: Chunk, now: float) -> None:
+        """One part of an update, or of something that claims to be one."""
+        header = chunk.header
+        client = header.client if header.client is not None else -1
+        self._keeper.tally.bytes_up += len(chunk.body)
+        if not rounds.wants(
+            self._conductor.policy,
+            self._conductor.state,
+            run=header.run,
+            number=header.round,
+            client=client,
+        ):
+            self._refuse(topic, chunk, client)
+            self._feed(Strayed(now))
+            return
+        if header.size > self._keeper.largest_update:
+            self._refusals.drop(topic, header.size, "an update far larger than the model")
+            return
+        assembly = self._assemblies.get(client)
+        if assembly is None or not assembly.fits(header):
+            held = sum(a.header.size for a in self._assemblies.values() if a.in_memory)
+            small = header.size <= SMALL and held + header.size <= HELD_BYTES
+            path = self._keeper.store.part_path(header.round, client)
+            assembly = Assembly(path, header, in_memory=small)
+            self._assemblies[client] = assembly
+        if assembly.add(chunk):
+            del self._assemblies[client]
+            self._complete(topic, assembly, now)
+
+    def _refuse(self, topic: str, chunk: Chunk, client: int) -> None:
+        header, conductor = chunk.header, self._conductor
+        if not rounds.missed(
+            conductor.policy,
+            conductor.state,
+            run=header.run,
+            number=header.round,
+            client=client,
+        ):
+            self._refusals.drop(
+                topic, len(chunk.body), "an update that is repeated or not asked for"
+            )
+        else:
+            self._refusals.late(client, header.round)
+
+    def _complete(self, topic: str, assembly: Assembly, now: float) -> None:
+        """An update is complete: verify it, make it safe, and only then say so."""
+        client, number = assembly.header.client, assembly.header.round
+        assert client is not None, "an update is a client's"
+        try:
+            blob = assembly.take()
+        except ProtocolError as error:
+            self._refusals.drop(topic, assembly.header.size, str(error))
+            assembly.discard()
+            return
+        try:
+            self._keeper.accept(number, client, blob, assembly)
+        except StrayUpdateError as error:
+            assembly.discard()
+            self._refusals.drop(topic, len(blob), str(error))
+            return
+        except ProtocolError as error:
+            assembly.discard()
+            self._refusals.reject(client)
+            self._feed(Rejected(client, number, str(error), now))
+            return
+        self._conductor.tell("update", client=client, round=number, bytes=len(blob))
+        self._feed(Stored(client, number, now))
