@@ -29,6 +29,7 @@ from common.codec import (
     encode_tensors,
 )
 from common.config import Experiment
+from common.datasets import dataset_info
 from common.errors import ProtocolError, StrayUpdateError
 from common.flusher import Flusher
 from common.journal import Journal, read_records
@@ -66,6 +67,7 @@ class Keeper:
         self.notes: tuple[str, ...] = ()  # about the first model
         self._opened = 0
         self._samples: dict[int, int] = {}  # what each client said first
+        self._most_samples = dataset_info(experiment.data.dataset).size
         self._algorithm = algorithm_of(experiment)
         self._flusher = Flusher()
         self._download: tuple[int, bytes] | None = None
@@ -162,6 +164,10 @@ class Keeper:
             raise ProtocolError(f"weights {meta.weights} are not positive numbers")
         if not {name.split(".", 1)[0] for name in arrays} <= meta.weights.keys():
             raise ProtocolError("a part of the model has no weight")
+        if meta.samples > self._most_samples:
+            raise ProtocolError(
+                f"{meta.samples} samples; the dataset has {self._most_samples} in all"
+            )
         if meta.samples != self._samples.setdefault(client, meta.samples):
             known = self._samples[client]
             raise ProtocolError(f"{meta.samples} samples; the client had {known} before")

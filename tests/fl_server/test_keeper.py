@@ -131,6 +131,8 @@ def test_a_client_whose_number_of_samples_changes_is_refused(store: RunStore) ->
     keeper.accept(2, 0, blob(store, 0, shifted(1), number=2, samples=10))
     with pytest.raises(ProtocolError, match="999 samples; the client had 10 before"):
         keeper.accept(2, 0, blob(store, 0, shifted(1), number=2, samples=999))
+    with pytest.raises(ProtocolError, match="20000 samples; the dataset has 10000 in all"):
+        keeper.accept(2, 1, blob(store, 1, shifted(1), number=2, samples=20_000))
     keeper.close()
 
 
