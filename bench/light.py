@@ -19,7 +19,7 @@ from common.errors import ProtocolError
 from common.herald import Herald, first_claim
 from common.link import Arrived, PahoLink, Up
 from common.messages import Chunk, ClientMetrics, Connected, Count, CurrentRound, Selected
-from common.topics import Packet, board_subscriptions, packet, unpack
+from common.topics import Packet, board_subscriptions, connected_topic, packet, unpack
 from fl_client.downloads import Downloads
 from fl_client.duties import UNCONFIRMED_BYTES
 
@@ -35,7 +35,11 @@ class LightBoard:
         self._clients = clients
         self._downloads = Downloads(folder)
         self._herald = Herald("fl", first_claim(name, instance=name, starts=1, clients=clients))
-        topics = board_subscriptions("fl", clients)
+        others = connected_topic("fl", "+")  # as on a guarded broker, where boards are alone
+        mine = connected_topic("fl", name)
+        topics = tuple(
+            mine if topic == others else topic for topic in board_subscriptions("fl", clients)
+        )
         self._link = PahoLink(address, f"light-{name}", topics, self._herald.will)
         self._herald.use(self._link)
         self._current: CurrentRound | None = None

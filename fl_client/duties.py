@@ -102,15 +102,17 @@ def wanted_jobs(
 ) -> Iterator[tuple[Kind, int]]:
     """What is still to be computed here in this round: training first."""
     running = {(job.kind, job.client) for job in work.jobs if job.round == current.round}
-    for client in policy.clients:
-        if client not in selected.clients or client in current.safe:
+    untrained = set(selected.clients).difference(current.safe)
+    untested = set(selected.testers).difference(current.measured)
+    for client in policy.clients if untrained else ():
+        if client not in untrained or ("train", client) in running:
             continue
-        if current.round not in work.steps.get(client, ()) and ("train", client) not in running:
+        if current.round not in work.steps.get(client, ()):
             yield "train", client
-    for client in policy.clients:
-        if client not in selected.testers or client in current.measured:
+    for client in policy.clients if untested else ():
+        if client not in untested or ("test", client) in running:
             continue
-        if client not in work.metrics and ("test", client) not in running:
+        if client not in work.metrics:
             yield "test", client
 
 
@@ -145,7 +147,7 @@ def send(
         for (kind, client, _), at in sent.items()
         if kind == "train" and client not in current.safe and now - at < RESEND_SECONDS
     )
-    for client in sorted(set(policy.clients).intersection(selected.clients)):
+    for client in sorted(set(selected.clients).intersection(policy.clients)):
         there = current.round in work.steps.get(client, ())
         place: Place = ("train", client, current.round)
         due = now - sent.get(place, -math.inf) >= RESEND_SECONDS
@@ -158,10 +160,12 @@ def send(
             actions.append(SendUpdate(client, current.round, again=place in work.sent))
             if client in work.results:
                 actions.append(Publish(work.results[client]))
+    measured = frozenset(current.measured)
     for client, metrics in work.metrics.items():
+        if client in measured:
+            continue
         place = ("test", client, current.round)
-        due = now - sent.get(place, -math.inf) >= RESEND_SECONDS
-        if client not in current.measured and due:
+        if now - sent.get(place, -math.inf) >= RESEND_SECONDS:
             sent[place] = now
             actions.append(Publish(metrics))
     return replace(work, sent=sent), tuple(actions)

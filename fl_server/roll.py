@@ -7,6 +7,7 @@ word of it brings it back.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from common.ids import show_ids
@@ -89,11 +90,11 @@ def all_present(state: State, now: float) -> State:
     return replace(state, boards=boards)
 
 
-def needs_telling(state: State, client: int, number: int) -> bool:
-    """Whether the board of a client may not know of this round."""
-    owner = state.owner(client)
-    board = state.boards[owner] if owner is not None else None
-    return board is None or (board.lost_at is None and board.heard != number)
+def needs_telling(state: State, clients: Iterable[int], number: int) -> bool:
+    """Whether the board of one of these clients may not know of this round."""
+    owners = state.owners()
+    boards = (owners.get(client) for client in clients)
+    return any(b is None or (b.lost_at is None and b.heard != number) for b in boards)
 
 
 def _with_board(state: State, name: str, board: Board) -> State:

@@ -124,6 +124,14 @@ class State:
         here = [name for name in owners if self.boards[name].lost_at is None]
         return next(iter(here or owners), None)
 
+    def owners(self) -> dict[int, Board]:
+        """The same for all registered clients at once."""
+        found: dict[int, Board] = {}
+        for board in sorted(self.boards.values(), key=lambda board: board.lost_at is not None):
+            for client in board.clients:
+                found.setdefault(client, board)
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Heard:

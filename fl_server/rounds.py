@@ -287,8 +287,9 @@ def _note_waiting(
     state: State, phase: Working, now: float
 ) -> tuple[State, Working, tuple[Action, ...]]:
     """Say (once) when a round has only boards to wait for that are not there."""
-    here = not phase.pending.isdisjoint(state.registered(connected=True))
-    if here or phase.waited == phase.pending or now - phase.opened < WAITING_SECONDS:
+    if now - phase.opened < WAITING_SECONDS or phase.waited == phase.pending:
+        return state, phase, ()
+    if not phase.pending.isdisjoint(state.registered(connected=True)):
         return state, phase, ()
     phase = replace(phase, waited=phase.pending)
     text = f"round {phase.number} waits for clients {show_ids([*phase.pending])}, whose boards"
@@ -299,8 +300,10 @@ def _note_waiting(
 def _repeat(
     policy: Policy, state: State, phase: Working, notes: tuple[Action, ...], now: float
 ) -> tuple[State, tuple[Action, ...]]:
-    silent = any(needs_telling(state, client, phase.number) for client in phase.pending)
-    if now - phase.repeated >= (phase.gap if silent else REPEAT_AT_MOST):
+    since = now - phase.repeated
+    if since >= REPEAT_AT_MOST or (
+        since >= phase.gap and needs_telling(state, phase.pending, phase.number)
+    ):
         gap = min(2 * phase.gap, REPEAT_AT_MOST)
         again = replace(phase, said=now, repeated=now, gap=gap, unsaid=False)
         said: tuple[Action, ...] = (Announce(), *_where_we_are(policy, state, phase))

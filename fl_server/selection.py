@@ -68,7 +68,11 @@ def enough(policy: Policy) -> int:
 
 def not_given_up(policy: Policy, state: State, now: float) -> frozenset[int]:
     """Registered clients whose board is there, or lost for less than `grace`."""
-    return frozenset(c for c in state.registered() if not _is_given_up(policy, state, c, now))
+    return frozenset(
+        client
+        for client, board in state.owners().items()
+        if board.lost_at is None or now - board.lost_at < policy.grace
+    )
 
 
 def is_overdue(policy: Policy, state: State, phase: Working, client: int, now: float) -> bool:
