@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from bench.testbed import PROTOCOL_ONLY, coordinate, own_broker, process, round_
 from common.experiment_file import parse_experiment
 
 SELECTED = 6
+TOGETHER = 25  # light boards in one process: their threads wait for each other
 
 
 def measure(folder: Path, effort: Effort) -> list[Figure]:
@@ -50,10 +52,12 @@ def _boards(folder: Path, effort: Effort) -> Figure:
     times: dict[int, list[float]] = {}
     for size in sizes:
         experiment = parse_experiment(_experiment(size, effort.pick(8, 4)))
-        with own_broker(folder / f"broker-{size}") as address:
-            words = ("-m", "bench.light", str(address.port), "0", str(size), "1")
-            with process(*words):
-                run = coordinate(folder / "runs", f"boards-{size}", experiment, address)
+        with own_broker(folder / f"broker-{size}") as address, ExitStack() as stack:
+            for first in range(0, size, TOGETHER):
+                there = str(min(TOGETHER, size - first))
+                words = ("-m", "bench.light", str(address.port), str(first), there, "1")
+                stack.enter_context(process(*words))
+            run = coordinate(folder / "runs", f"boards-{size}", experiment, address)
         times[size] = round_times(run)
     models = (sizes[-1] + SELECTED) / (sizes[0] + SELECTED)
     return figure(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import msgspec
 import numpy as np
@@ -23,12 +23,14 @@ from common.messages import (
     Chunk,
     ChunkHeader,
     Connected,
+    Message,
     Natural,
     Text,
     TrainDetail,
     Wire,
 )
 from common.tensor_blob import METADATA, read_arrays, read_header
+from common.typed import decoder
 
 MAX_JSON = 512 * 1024
 CHUNK = 512 * 1024
@@ -38,6 +40,10 @@ _MAGIC = b"FBC1"
 _META = "fedbed"  # one metadata key: safetensors writes several keys in no fixed order
 
 W = TypeVar("W", bound=Wire)
+
+
+for _kind in get_args(Message):  # now, while there is one thread
+    decoder(_kind if _kind is not Chunk else ChunkHeader)
 
 
 def encode(message: Wire) -> bytes:
@@ -53,7 +59,7 @@ def decode(data: bytes, kind: type[W]) -> W:
         _check_protocol(data)
     try:
         data.decode()  # msgspec does not look into what it passes on as `Raw`
-        return msgspec.json.decode(data, type=kind)
+        return decoder(kind).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"not a valid {kind.__name__}: {error}") from error
 
@@ -67,7 +73,7 @@ class _Greeting(msgspec.Struct):
 
 def _check_protocol(data: bytes) -> None:
     try:
-        greeting = msgspec.json.decode(data, type=_Greeting)
+        greeting = decoder(_Greeting).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"no protocol version: {error}") from error
     if greeting.protocol != PROTOCOL:
@@ -128,7 +134,7 @@ def decode_tensors(
     if stamp.encoding != encoding:
         raise ProtocolError(f"encoding is {stamp.encoding[:40]!r}; expected {encoding!r}")
     try:
-        meta = msgspec.json.decode(stamp.meta, type=kind)
+        meta = decoder(kind).decode(stamp.meta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"not a valid tensor blob: {error}") from error
     arrays = unpacked(read_arrays(data), encoding, stamp.scales)
@@ -140,7 +146,7 @@ def decode_tensors(
 def decode_meta(data: bytes, kind: type[W]) -> W:
     """The metadata of a blob alone: whose it is, before anybody looks into it."""
     try:
-        return msgspec.json.decode(_read_stamp(data).meta, type=kind)
+        return decoder(kind).decode(_read_stamp(data).meta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"not the metadata of a blob of ours: {error}") from error
 
@@ -148,8 +154,8 @@ def decode_meta(data: bytes, kind: type[W]) -> W:
 def _read_stamp(data: bytes) -> _Stamp:
     header, _ = read_header(data)
     try:
-        metadata = msgspec.json.decode(header[METADATA], type=dict[str, str])
-        return msgspec.json.decode(metadata[_META], type=_Stamp)
+        metadata = decoder(dict[str, str]).decode(header[METADATA])
+        return decoder(_Stamp).decode(metadata[_META])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError) as error:
         raise ProtocolError(f"not a tensor blob of ours: {error!r}") from error
 
@@ -217,7 +223,7 @@ def decode_chunk(data: bytes) -> Chunk:
     if length > 4096:
         raise ProtocolError(f"a chunk header of {length} bytes")
     try:
-        header = msgspec.json.decode(data[8 : 8 + length], type=ChunkHeader)
+        header = decoder(ChunkHeader).decode(data[8 : 8 + length])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"not a valid chunk header: {error}") from error
     body = memoryview(data)[8 + length :]

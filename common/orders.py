@@ -74,6 +74,9 @@ class TurnFailed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 Order: TypeAlias = Prepare | Turn | Abandon
 Report: TypeAlias = Prepared | EpochDone | TurnDone | TurnFailed
+# made before there are threads (see `common.typed`)
+ORDERS: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
+REPORTS: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 
 
 class AbandonedError(Exception):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from common.orders import (
+    REPORTS,
     Abandon,
     Order,
     Prepare,
@@ -129,7 +130,7 @@ class Pool:
         assert hand.process.stdout is not None
         with hand.process.stdout:
             for line in hand.process.stdout:
-                report = msgspec.json.decode(line, type=Report)
+                report = REPORTS.decode(line)
                 if self._note(hand, report):
                     self._post(report)
         code = hand.process.wait()

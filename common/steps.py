@@ -18,6 +18,7 @@ from common.codec import blob_digest, decode_tensors, encode_tensors
 from common.errors import ProtocolError, StoreError
 from common.messages import Count, Natural, Text, Wire
 from common.storage import disk_errors, remove_leftovers, write_atomic
+from common.typed import decoder
 
 MAX_RECORD = 64 * 1024
 
@@ -141,7 +142,7 @@ class StepStore:
         try:
             with path.open("rb") as file:
                 line = file.readline(MAX_RECORD)
-            record = msgspec.json.decode(line, type=StepRecord)
+            record = decoder(StepRecord).decode(line)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise StoreError(f"{path} is damaged: {error}") from error
         if (record.run, record.client, record.round) != (self.run, client, number):

@@ -14,6 +14,7 @@ import numpy as np
 
 from common.arrays import Array
 from common.errors import ProtocolError
+from common.typed import decoder
 
 MAX_HEADER = 512 * 1024
 METADATA = "__metadata__"
@@ -43,7 +44,7 @@ def read_header(data: bytes) -> tuple[Header, int]:
         (length,) = struct.unpack_from("<Q", data)
         if length > min(len(data) - 8, MAX_HEADER):
             raise ProtocolError(f"a header of {length} bytes in a blob of {len(data)}")
-        return msgspec.json.decode(data[8 : 8 + length], type=Header), 8 + length
+        return decoder(Header).decode(data[8 : 8 + length]), 8 + length
     except (struct.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"not a tensor blob: {error}") from error
 
@@ -66,7 +67,7 @@ def read_arrays(data: bytes) -> dict[str, Array]:
 
 def _place(name: str, raw: msgspec.Raw) -> _Place:
     try:
-        place = msgspec.json.decode(raw, type=_Place)
+        place = decoder(_Place).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"{name[:100]}: {error}") from error
     if place.dtype not in _KINDS or any(length < 0 for length in place.shape):

@@ -14,7 +14,15 @@ from typing import IO
 
 import msgspec
 
-from common.orders import Abandon, AbandonedError, EpochDone, Order, Prepare, Report, Turn
+from common.orders import (
+    ORDERS,
+    Abandon,
+    AbandonedError,
+    EpochDone,
+    Prepare,
+    Report,
+    Turn,
+)
 
 
 class _Process:
@@ -27,7 +35,7 @@ class _Process:
 
     def listen(self) -> None:
         for line in sys.stdin.buffer:
-            order = msgspec.json.decode(line, type=Order)
+            order = ORDERS.decode(line)
             if isinstance(order, Abandon):
                 self._abandoned.add(order.job)
             else:
