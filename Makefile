@@ -1,4 +1,4 @@
-.PHONY: help demo test quick chaos fleet-test bench setup-flower check clean setup-demo setup-test
+.PHONY: help demo test quick chaos fleet-test bench setup-flower check clean setup-demo setup-test setup-fleet
 BIN := .venv/bin
 
 help:  ## this list
@@ -19,8 +19,7 @@ bench: setup-test setup-flower  ## how close to the hardware, bare MQTT and Flow
 chaos: setup-test  ## 200 faults of all kinds over several runs; every run must end with the same bits
 	$(BIN)/python -m tests.chaos
 
-fleet-test: setup-test  ## the playbooks on four machines made for it (root, up to 15 minutes)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[fleet]"
+fleet-test: setup-fleet  ## the playbooks on four machines made for it (root, up to 15 minutes)
 	timeout 900 $(BIN)/python -m tests.fleet
 
 check: setup-test  ## format, lint, types
@@ -42,3 +41,6 @@ setup-demo:
 
 setup-test:
 	@scripts/setup.sh test
+
+setup-fleet:
+	@scripts/setup.sh fleet

@@ -2,6 +2,7 @@
 # Brings this checkout to where its commands run: Python, Mosquitto, .venv with pinned packages.
 #   scripts/setup.sh demo    what an experiment needs
 #   scripts/setup.sh test    that, and the tools of the tests
+#   scripts/setup.sh fleet   that, Ansible, and what makes machines to provision
 # A second run finds its stamp and ends at once. PYTHON=python3.12 chooses the interpreter.
 set -eu
 cd "$(dirname "$0")/.."
@@ -11,7 +12,8 @@ mode="${1:-}"
 case "$mode" in
     demo) extras=broker,data,plots ;;
     test) extras=broker,data,plots,dev ;;
-    *) echo "usage: scripts/setup.sh demo|test" >&2; exit 2 ;;
+    fleet) extras=broker,data,plots,dev,fleet ;;
+    *) echo "usage: scripts/setup.sh demo|test|fleet" >&2; exit 2 ;;
 esac
 
 say() { echo "setup: $*" >&2; }
@@ -77,6 +79,15 @@ install_torch() {
 
 command -v mosquitto >/dev/null || apt_install "install mosquitto 2.0 or later (macOS: brew install mosquitto)" mosquitto
 
+if [ "$mode" = fleet ]; then
+    for program in mmdebstrap systemd-nspawn ip ssh dpkg-scanpackages; do
+        command -v "$program" >/dev/null && continue
+        apt_install "install mmdebstrap, systemd-container, iproute2, openssh-client and dpkg-dev" \
+            mmdebstrap systemd-container iproute2 openssh-client dpkg-dev
+        break
+    done
+fi
+
 wanted="$(cat pyproject.toml constraints.txt scripts/setup.sh | cksum) $PWD"
 if [ "$(cat ".venv/stamp-$mode" 2>/dev/null)" = "$wanted" ] && is_recent .venv/bin/python; then
     exit 0
@@ -87,7 +98,7 @@ if ! is_recent .venv/bin/python || ! grep -qF "$(pwd -P)/.venv" .venv/bin/activa
     ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     make_venv
 fi
-if [ "$mode" = test ] && ! command -v chromium >/dev/null && ! command -v google-chrome >/dev/null; then
+if [ "$mode" != demo ] && ! command -v chromium >/dev/null && ! command -v google-chrome >/dev/null; then
     (apt_install "install Chromium" chromium) ||
         say "no Chromium here: the tests of the web page will be skipped"
 fi
@@ -95,5 +106,5 @@ install_torch
 say "installing fedbed and what it needs"
 pip_install -e ".[$extras]" || fail "the packages could not be installed; see above"
 echo "$wanted" >".venv/stamp-$mode"
-if [ "$mode" = test ]; then cp .venv/stamp-test .venv/stamp-demo; fi
+[ "$mode" = demo ] || echo "$wanted" | tee .venv/stamp-demo >.venv/stamp-test
 say "done"
