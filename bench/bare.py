@@ -1,16 +1,24 @@
 """The limit of row C: paho alone, publishing and answering the bytes of a round, no more.
 
-As a program it is one board: `python -m bench.bare PORT BOARD CLIENTS SIZE`.
+With a folder it does besides what no durable round can do without: boards digest the model, and
+digest and store each update before they send it; the server digests, stores, checks and adds
+up each of them, and flushes the result. Still in one thread, without a message too many.
+
+As a program it is one board: `python -m bench.bare PORT BOARD CLIENTS SIZE [FOLDER]`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
+import numpy as np
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
@@ -38,16 +46,20 @@ def _client(name: str, port: int, topic: str) -> mqtt.Client:
     return client
 
 
-def board(port: int, name: str, clients: int, size: int) -> None:
+def board(port: int, name: str, clients: int, size: int, folder: Path | None) -> None:
     """Answer every model with one update for each client, for ever."""
-    pieces = _pieces(size)
-    heard = [0]
+    count = len(_pieces(size))
+    heard: list[bytes] = []
 
-    def answer(client: mqtt.Client, _data: object, _message: mqtt.MQTTMessage) -> None:
-        heard[0] += 1
-        if heard[0] % len(pieces):
+    def answer(client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
+        heard.append(bytes(message.payload))
+        if len(heard) < count:
             return
+        pieces = list(heard)
+        heard.clear()
         for number in range(clients):
+            if folder is not None:
+                pieces = _stored(folder / f"{name}-{number}", pieces)
             for piece in pieces:
                 client.publish(f"bare/up/{name}/{number}", piece, qos=1)
 
@@ -61,10 +73,27 @@ def board(port: int, name: str, clients: int, size: int) -> None:
     client.loop_forever()
 
 
+def _stored(path: Path, pieces: list[bytes]) -> list[bytes]:
+    """The pieces, after a way over the disk."""
+    blob = b"".join(pieces)
+    hashlib.sha256(blob).digest()
+    path.write_bytes(blob)
+    kept = path.read_bytes()
+    return [kept[at : at + CHUNK] for at in range(0, len(kept), CHUNK)]
+
+
 class BareRounds:
     """A server and its boards that do nothing but send; `time()` does one round."""
 
-    def __init__(self, port: int, *, boards: int, clients: int, size: int) -> None:
+    def __init__(
+        self, port: int, *, boards: int, clients: int, size: int, folder: Path | None = None
+    ) -> None:
+        self._folder = folder
+        self._size = size
+        self._open: dict[str, list[bytes]] = {}
+        self._sum = np.zeros(size // 4)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
         self._pieces = _pieces(size)
         self._wanted = clients * size
         self._stack = ExitStack()
@@ -79,8 +108,8 @@ class BareRounds:
         assert subscribed.wait(START_SECONDS), "no broker"
         for at in range(boards):
             share = clients * (at + 1) // boards - clients * at // boards
-            words = ("-m", "bench.bare", str(port), f"bare-{at}", str(share), str(size))
-            self._stack.enter_context(process(*words))
+            words = ["-m", "bench.bare", str(port), f"bare-{at}", str(share), str(size)]
+            self._stack.enter_context(process(*words, *([str(folder)] if folder else [])))
         for _ in range(boards):
             assert self._ready.acquire(timeout=START_SECONDS), "a bare board did not start"
 
@@ -89,8 +118,31 @@ class BareRounds:
             self._ready.release()
             return
         self._got += len(message.payload)
+        if self._folder is not None:
+            pieces = self._open.setdefault(message.topic, [])
+            pieces.append(bytes(message.payload))
+            if sum(map(len, pieces)) == self._size:
+                self._keep(self._folder / message.topic.replace("/", "-"), b"".join(pieces))
+                pieces.clear()
         if self._got == self._wanted:
             self._done.set()
+
+    def _keep(self, path: Path, blob: bytes) -> None:
+        hashlib.sha256(blob).digest()
+        path.write_bytes(blob)
+        numbers = np.frombuffer(blob, np.float32, self._size // 4)
+        np.isfinite(numbers).all()
+        with np.errstate(all="ignore"):  # the bytes are no model
+            self._sum += numbers
+
+    def _flush(self, path: Path) -> None:
+        with np.errstate(all="ignore"):
+            blob = (self._sum / 2).astype(np.float32).tobytes()
+        hashlib.sha256(blob).digest()
+        with path.open("wb") as file:
+            file.write(blob)
+            file.flush()
+            os.fsync(file.fileno())
 
     def time(self) -> float:
         """Seconds of one round."""
@@ -100,6 +152,8 @@ class BareRounds:
         for at, piece in enumerate(self._pieces):
             self._server.publish(f"bare/down/{at}", piece, qos=1, retain=True)
         assert self._done.wait(ROUND_SECONDS), "a bare round did not end"
+        if self._folder is not None:
+            self._flush(self._folder / "checkpoint")
         return time.perf_counter() - started
 
     def close(self) -> None:
@@ -120,8 +174,8 @@ class BareRounds:
 
 
 def _main(words: Iterator[str]) -> None:
-    port, name, clients, size = words
-    board(int(port), name, int(clients), int(size))
+    port, name, clients, size, *folder = words
+    board(int(port), name, int(clients), int(size), Path(folder[0]) if folder else None)
 
 
 if __name__ == "__main__":
