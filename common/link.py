@@ -168,7 +168,6 @@ class PahoLink:
         self._happenings: Inbox[Happening | _Acknowledged] = Inbox(WAITING_BYTES)
         self._streams = Streams()
         self._open_publishes: set[int] = set()
-        self._confirmed: list[int] = []
         self._unheard: Counter[str] = Counter()
         self._connection = 0
         self._up_at = 0.0
@@ -316,8 +315,6 @@ class PahoLink:
         """The next thing that happened, or None after `timeout` seconds."""
         end = time.monotonic() + timeout
         while True:
-            if not self._happenings.waiting:
-                self._acknowledge()
             try:
                 happening = self._happenings.get(max(0.0, end - time.monotonic()))
             except queue.Empty:
@@ -350,15 +347,8 @@ class PahoLink:
         return None
 
     def confirm(self, arrived: Arrived) -> None:
-        """Tell the broker that a message is dealt with; soon, for several of them at once."""
-        self._confirmed.append(arrived.mark)
-        if len(self._confirmed) >= RECEIVE_AT_ONCE // 2:
-            self._acknowledge()
-
-    def _acknowledge(self) -> None:
-        for mark in self._confirmed:
-            self._client.ack(mark, QOS)
-        self._confirmed.clear()
+        """Tell the broker that a message is dealt with."""
+        self._client.ack(arrived.mark, QOS)
 
     def post(self, item: object) -> None:
         """Put something in from another thread; `receive` gives it as `Posted(item)`."""
@@ -376,7 +366,6 @@ class PahoLink:
         farewell = _properties(PacketTypes.DISCONNECT)
         if forget_session:
             farewell.SessionExpiryInterval = 0
-        self._acknowledge()
         self._happenings.close()
         self._client.disconnect(properties=farewell)
         self._client.loop_stop()
