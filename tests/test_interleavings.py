@@ -1,6 +1,6 @@
 """Whatever is lost, repeated, late or killed: the run ends, and with the same numbers.
 
-The world is in `model_system.py`. Hypothesis writes the story of a disturbed run as bytes; then
+The world is in `tests/model/`. Hypothesis writes the story of a disturbed run as bytes; then
 the faults stop, and what must hold is checked.
 """
 
@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.model_system import Outcome, Setup, World
+from tests.model.parts import Setup
+from tests.model.world import Outcome, World
 
 SECONDS = 240  # in which a run must end after the faults
 LONGEST_STORY = 300

@@ -1,0 +1,160 @@
+"""Any message, chunk and arrays, and damage to them, for the tests of `common.codec`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+from hypothesis import strategies as st
+
+from common.arrays import Array
+from common.codec import (
+    ModelMeta,
+    UpdateMeta,
+    cut,
+)
+from common.errors import ProtocolError
+from common.messages import (
+    PROTOCOL,
+    Chunk,
+    ClientMetrics,
+    Connected,
+    Count,
+    CurrentRound,
+    Info,
+    Selected,
+    TrainDetail,
+    TrainEnd,
+    Wire,
+)
+
+naturals = st.integers(0, 2**63 - 1)
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=120)
+texts = st.text(st.characters(codec="utf-8"), max_size=200)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+id_lists = st.lists(naturals, max_size=8).map(tuple)
+json_values = st.recursive(
+    st.none() | st.booleans() | naturals | numbers | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+counts = st.tuples(naturals, naturals).map(
+    lambda pair: Count(correct=min(pair), total=max(*pair, 1))
+)
+
+MESSAGES: dict[type[Wire], st.SearchStrategy[Wire]] = {
+    TrainDetail: st.builds(
+        TrainDetail,
+        protocol=st.just(PROTOCOL),
+        version=names,
+        run=names,
+        experiment=json_values.map(lambda value: msgspec.Raw(msgspec.json.encode(value))),
+    ),
+    Connected: st.builds(
+        Connected,
+        protocol=st.just(PROTOCOL),
+        version=names,
+        board=names,
+        instance=names,
+        session=st.tuples(naturals, naturals),
+        connected=st.booleans(),
+        settled=st.booleans(),
+        since=numbers,
+        clients=id_lists,
+        host=texts,
+        workers=naturals,
+        problem=texts,
+    ),
+    Info: st.builds(
+        Info,
+        run=names,
+        round=naturals,
+        client=naturals,
+        board=names,
+        state=st.sampled_from(["missing", "training", "trained", "testing", "failed"]),
+        epoch=naturals,
+        epochs=naturals,
+        loss=st.none() | numbers,
+        seconds=st.none() | numbers,
+        bytes=naturals,
+        samples=naturals,
+        problem=texts,
+    ),
+    CurrentRound: st.builds(
+        CurrentRound,
+        run=names,
+        round=naturals,
+        incarnation=naturals,
+        safe=id_lists,
+        measured=id_lists,
+        accepted=st.dictionaries(naturals, naturals, max_size=5),
+    ),
+    Selected: st.builds(
+        Selected, run=names, round=naturals, clients=id_lists, testers=id_lists
+    ),
+    ClientMetrics: st.builds(
+        ClientMetrics,
+        run=names,
+        round=naturals,
+        client=naturals,
+        counts=st.dictionaries(st.sampled_from(["G", "L1", "L2"]), counts),
+    ),
+    TrainEnd: st.builds(TrainEnd, run=names, reason=texts),
+}
+KINDS = st.sampled_from(sorted(MESSAGES, key=lambda kind: kind.__name__))
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> Wire:
+    return draw(MESSAGES[draw(KINDS)])
+
+
+@st.composite
+def chunks(draw: st.DrawFn) -> Chunk:
+    blob = draw(st.binary(max_size=60))
+    client = draw(st.none() | naturals)
+    return next(cut(blob, run=draw(names), number=draw(naturals), client=client))
+
+
+def some_arrays(shapes: list[tuple[int, ...]], seed: int) -> dict[str, Array]:
+    """Arrays of any bits: also NaNs with a payload, infinities and denormal numbers."""
+    rng = np.random.default_rng(seed)
+    return {
+        f"base.{number}.weight": np.frombuffer(
+            rng.bytes(4 * int(np.prod(shape))), np.float32
+        ).reshape(shape)
+        for number, shape in enumerate(shapes)
+    }
+
+
+shapes_of_any_kind = st.lists(st.lists(st.integers(0, 5), max_size=4).map(tuple), max_size=5)
+arrays_of_any_kind = st.builds(some_arrays, shapes_of_any_kind, st.integers(0, 2**32))
+MODEL = ModelMeta(run="r", round=3)
+UPDATE = UpdateMeta(
+    run="r", round=3, client=7, samples=9, steps=2, weights={"base": 9.0}, loss=0.5
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, data: bytes) -> bytes:
+    """The same bytes with one thing changed: a byte, a cut, something appended or put in."""
+    place = draw(st.integers(0, max(len(data) - 1, 0)))
+    match draw(st.sampled_from(["change", "cut", "append", "insert", "delete"])):
+        case "change" if data:
+            other = data[place] ^ draw(st.integers(1, 255))
+            return data[:place] + bytes([other]) + data[place + 1 :]
+        case "cut":
+            return data[:place]
+        case "append":
+            return data + draw(st.binary(min_size=1, max_size=9))
+        case "insert":
+            return data[:place] + draw(st.binary(min_size=1, max_size=9)) + data[place:]
+        case _:
+            return data[:place] + data[place + 1 :]
+
+
+def only_protocol_errors(read: Callable[[], object]) -> None:
+    with contextlib.suppress(ProtocolError):
+        read()

@@ -1,0 +1,215 @@
+"""The model of the coordinator: the real round machine, and a disk."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from common.messages import (
+    ClientMetrics,
+    Connected,
+    Info,
+)
+from fl_server import round_state as r
+from fl_server import rounds
+from tests.model.parts import (
+    COORDINATOR,
+    PARTS,
+    RUN,
+    Move,
+    Part,
+    Process,
+    Said,
+    Setup,
+    detail_of,
+    digest,
+    parts_of,
+    pump,
+)
+
+if TYPE_CHECKING:
+    from tests.model.world import World
+
+
+@dataclass(slots=True)
+class CoordinatorDisk:
+    """A run's folder. `aggregated` and `lines` also tell the tests what happened."""
+
+    incarnation: int = 0
+    done: int = 0
+    model: str = "first"
+    accepted: dict[int, int] = field(default_factory=dict)
+    previous: tuple[int, tuple[tuple[int, int], ...]] | None = None
+    opened: dict[int, r.Open] = field(default_factory=dict)
+    journal: dict[int, dict[int, str]] = field(default_factory=dict)
+    finished: bool = False
+    aggregated: list[tuple[int, tuple[int, ...], str]] = field(default_factory=list)
+    lines: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+
+    def append(self, line: tuple[int, tuple[tuple[int, int], ...]]) -> None:
+        self.lines.setdefault(*line)
+
+
+class Coordinator:
+    """The coordinator's shell: see `fl_server.service`, `conductor` and `keeper`."""
+
+    def __init__(self, world: World, setup: Setup) -> None:
+        self.name = COORDINATOR
+        self.world = world
+        self.policy = setup.policy()
+        self.disk = CoordinatorDisk()
+        self.process = Process()
+        self.crash()
+
+    def crash(self) -> None:
+        """Memory is lost; a message that was not dealt with stays in the session."""
+        if self.process.handling is not None:
+            self.world.broker.queues[self.name].appendleft(self.process.handling)
+        self.alive = False
+        self.process = Process()
+        self.todo: deque[r.Action] = deque()
+        self.posted: deque[Move] = deque()
+        self.closing: deque[Move] = deque()
+        self.assemblies: dict[tuple[int, int], set[int]] = {}
+        self.tally: tuple[int, dict[int, int]] = (0, {})
+
+    def cut(self) -> None:
+        self.process.up = False
+        self.process.streams.clear()
+
+    def start(self) -> None:
+        disk = self.disk
+        disk.incarnation += 1
+        if disk.previous is not None:
+            disk.append(disk.previous)
+        number = disk.done + 1
+        opened = disk.opened.get(number)
+        self.state = rounds.resume(
+            incarnation=disk.incarnation,
+            done=disk.done,
+            accepted=disk.accepted,
+            opened=opened,
+            safe=frozenset(disk.journal.get(number, ())) if opened else frozenset(),
+            now=self.world.now,
+        )
+        self.alive = True
+
+    def connect(self) -> None:
+        self.process.up = True
+        self.process.streams.clear()
+        self.world.broker.connect(self.name)
+        self.feed(r.Reconnected(self.world.now))
+
+    def moves(self) -> list[Move]:
+        if not self.alive:
+            return [] if self.disk.finished else [self.start]
+        if self.todo:
+            found: list[Move] = [self.act]
+        elif isinstance(self.state.phase, r.Finished):
+            return []
+        elif not self.process.up:
+            found = [self.connect]
+        else:
+            found = [self.hear] if self.world.broker.queues[self.name] else []
+        if self.posted and not self.todo:
+            found.append(lambda: self.posted.popleft()())
+        if self.closing:
+            found.append(lambda: self.closing.popleft()())
+        found += [lambda t=t: self._pump(t) for t in self.process.streams]  # type: ignore[misc]
+        return found
+
+    def _pump(self, token: str) -> None:
+        pump(self.world, self.process, token)
+
+    def tick(self) -> None:
+        if self.alive and self.process.up and not self.todo:
+            self.feed(r.Tick(self.world.now))
+
+    def feed(self, event: r.Event) -> None:
+        self.state, actions = rounds.step(self.policy, self.state, event)
+        self.todo.extend(actions)
+
+    def hear(self) -> None:
+        message = self.world.broker.queues[self.name].popleft()
+        foreign = isinstance(message, Info | ClientMetrics) and message.run != RUN
+        if isinstance(message, Part):
+            self._take_part(message)
+        elif isinstance(message, Connected | Info | ClientMetrics) and not foreign:
+            self.feed(r.Heard(message, self.world.now))
+        self.process.handling = message if self.todo else None
+
+    def _take_part(self, part: Part) -> None:
+        number, client, now = part.number, part.client, self.world.now
+        assert client is not None
+        if not rounds.wants(
+            self.policy, self.state, run=part.run, number=number, client=client
+        ):
+            self.feed(r.Strayed(now))
+            return
+        there = self.assemblies.setdefault((number, client), set())
+        there.add(part.part)
+        if len(there) == PARTS:
+            del self.assemblies[number, client]
+            self.disk.journal.setdefault(number, {})[client] = part.content
+            self.feed(r.Stored(client, number, now))
+
+    def act(self) -> None:
+        self._perform(self.todo.popleft())
+        if not self.todo:
+            self.process.handling = None
+
+    def _perform(self, action: r.Action) -> None:  # noqa: C901 - one case per action
+        match action:
+            case r.Announce():
+                self._publish(detail_of(RUN))
+            case r.SendWeights(number):
+                token = f"weights {number}"
+                if self.process.up and token not in self.process.streams:
+                    parts = parts_of(RUN, number, None, self.disk.model)
+                    self.process.streams[token] = list(parts)
+            case r.Publish(message):
+                self._publish(message)
+            case r.Open(number):
+                self.disk.opened[number] = action
+                if self.tally[0] != number:
+                    self.tally = (number, {})
+            case r.Tell(metrics):
+                assert metrics.run == RUN
+                assert metrics.client not in self.tally[1], "counted twice"
+                self.tally[1][metrics.client] = metrics.counts["G"].correct
+            case r.Close():
+                self._close(action)
+            case r.Finish():
+                self.disk.finished = True
+            case r.Note():
+                pass
+
+    def _publish(self, message: Said) -> None:
+        if self.process.up:
+            self.world.broker.publish(message)
+
+    def _close(self, close: r.Close) -> None:
+        """Aggregation runs beside the loop; between its writes there may be a crash."""
+        number, line = close.number, (close.number - 1, tuple(sorted(self.tally[1].items())))
+        self.assemblies.clear()
+        if close.training:
+            self.closing.append(lambda: self._checkpoint(close, line))
+        self.closing.append(lambda: self.disk.append(line))
+        self.closing.append(lambda: self._forget(number))
+        done = r.Aggregated(number, self.world.now)
+        self.closing.append(lambda: self.posted.append(lambda: self.feed(done)))
+
+    def _checkpoint(
+        self, close: r.Close, line: tuple[int, tuple[tuple[int, int], ...]]
+    ) -> None:
+        disk = self.disk
+        updates = sorted((c, disk.journal[close.number][c]) for c in close.used)
+        disk.model = digest("model", disk.model, updates)
+        disk.done, disk.previous = close.number, line
+        disk.accepted |= dict.fromkeys(close.used, close.number)
+        disk.aggregated.append((close.number, close.used, disk.model))
+
+    def _forget(self, number: int) -> None:
+        self.disk.opened.pop(number, None)
+        self.disk.journal.pop(number, None)
