@@ -73,7 +73,10 @@ def run(
     probe(reached.address)  # before a run folder is made
     place = _with_page(place, web)
     store = launch.find_or_create(place, experiment, name)
-    _exit(finished=launch.run(place, store, reached.address, reached.federation))
+    finished = launch.run(
+        place, store, reached.address, reached.federation, credentials=credentials
+    )
+    _exit(finished=finished)
 
 
 @main.command()
@@ -101,7 +104,10 @@ def resume(
     store = launch.find_run(place, Path(name).name)
     reached = reach(broker, credentials, federation, "coordinator")
     probe(reached.address, patience=wait)
-    _exit(finished=launch.run(place, store, reached.address, reached.federation))
+    finished = launch.run(
+        place, store, reached.address, reached.federation, credentials=credentials
+    )
+    _exit(finished=finished)
 
 
 @main.command()

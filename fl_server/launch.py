@@ -114,7 +114,14 @@ def find_run(place: Place, name: str) -> RunStore:
     return RunStore(folder)
 
 
-def run(place: Place, store: RunStore, address: Address, federation: str) -> bool:
+def run(
+    place: Place,
+    store: RunStore,
+    address: Address,
+    federation: str,
+    *,
+    credentials: Path | None = None,
+) -> bool:
     """Coordinate a run over a broker; False if it was interrupted."""
     if store.finished:  # maybe killed before everybody had heard of it
         say_end_again(store, address, federation)
@@ -127,11 +134,12 @@ def run(place: Place, store: RunStore, address: Address, federation: str) -> boo
             _stopped_by_signals(coordinator.stop),
         ):
             finished = coordinator.run()
+    way = f"--credentials {credentials}" if credentials else f"--broker {address}"
     return _conclude(
         place,
         work,
         finished=finished,
-        how=f"fl-server resume {store.folder.name} --runs {place.runs} --broker {address}",
+        how=f"fl-server resume {store.folder.name} --runs {place.runs} {way}",
     )
 
 

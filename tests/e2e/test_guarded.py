@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,16 @@ def test_a_revoked_board_is_out_and_says_why(guarded_rig: GuardedRig) -> None:
     guarded_rig.guarded.broker.reload()
     assert daemon.wait(90) == 1
     assert "not authorized" in guarded_rig.log("b1").splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_says_how_to_go_on_with_its_credentials(
+    guarded_rig: GuardedRig,
+) -> None:
+    server = guarded_rig.coordinator()
+    eventually(lambda: "waiting for boards" in guarded_rig.log("server"), "the coordinator")
+    server.send_signal(signal.SIGINT)
+    server.wait(60)
+    last = guarded_rig.log("server").splitlines()[-1]
+    assert "fl-server resume r" in last
+    assert f"--credentials {guarded_rig.bundle('server')}" in last
