@@ -1,8 +1,8 @@
 """The limit of row C: paho alone, publishing and answering the bytes of a round, no more.
 
-With a folder it does besides what no durable round can do without: boards digest the model, and
-digest and store each update before they send it; the server digests, stores, checks and adds
-up each of them, and flushes the result. Still in one thread, without a message too many.
+With a folder it does besides what no durable round can do without: boards digest and store
+each update before they send it; the server digests, stores, checks and adds up each of them,
+and flushes the result. Still in one thread, without a message too many.
 
 As a program it is one board: `python -m bench.bare PORT BOARD CLIENTS SIZE [FOLDER]`.
 """

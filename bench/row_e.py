@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from bench.figures import Effort, Figure, figure
-from bench.testbed import PROTOCOL_ONLY, environment, own_broker, process, write_experiment
+from bench.testbed import PROTOCOL_ONLY, own_broker, process, serve, write_experiment
 
 MODEL, BOARDS = 25_000_000, 4
 ALLOWED = 4 * MODEL + 100_000_000
@@ -43,16 +41,6 @@ def measure(folder: Path, effort: Effort) -> list[Figure]:
 
 def _coordinator_peak(folder: Path, experiment: Path, port: str) -> int:
     """Bytes; asked of the process itself, at its end."""
-    words = ["run", str(experiment), "--broker", f"127.0.0.1:{port}", "--plain"]
-    words += ["--runs", str(folder / "runs"), "--run", "r"]
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.peak", *words],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"the coordinator failed: {done.stderr[-1000:]}")
-    return int(done.stdout.split()[-1])
+    where = ("--broker", f"127.0.0.1:{port}", "--runs", str(folder / "runs"), "--run", "r")
+    said = serve("run", str(experiment), *where, seconds=600, program="bench.peak")
+    return int(said.split()[-1])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from bench.figures import Effort, Figure, figure, median
-from bench.testbed import PROTOCOL_ONLY, environment, run_lab, write_experiment
+from bench.testbed import PROTOCOL_ONLY, run_lab, serve, write_experiment
 from common.blueprint import shapes_of
 from common.experiment_file import parse_experiment
 from common.journal import read_records
@@ -73,12 +71,6 @@ def _accuracy(folder: Path, encoding: str, effort: Effort) -> float:
             "communication": {"encoding": encoding},
         },
     )
-    words = ["simulate", str(experiment), "--plain", "--runs", str(folder), "--run", "r"]
-    subprocess.run(
-        [sys.executable, "-m", "fl_server", *words],
-        env=environment(),
-        check=True,
-        capture_output=True,
-        timeout=600,
-    )
+    where = ("--runs", str(folder), "--run", "r")
+    serve("simulate", str(experiment), *where, seconds=600)
     return float(read_records(folder / "r" / "metrics.jsonl")[-1]["accuracy_global"])

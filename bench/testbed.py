@@ -43,14 +43,24 @@ def run_lab(
 ) -> Path:
     """Run an experiment in a lab of its own; the run's folder."""
     experiment = write_experiment(folder / "experiment.toml", table)
-    command = [sys.executable, "-m", "fl_server", "lab", str(experiment), "--plain"]
-    command += ["--boards", str(boards), "--runs", str(folder), "--run", "run"]
+    where = ("--boards", str(boards), "--runs", str(folder), "--run", "run")
+    serve("lab", str(experiment), *where, seconds=seconds)
+    return folder / "run"
+
+
+def serve(*words: str, seconds: float, program: str = "fl_server") -> str:
+    """Run `fl-server` with these words; what it printed."""
     done = subprocess.run(
-        command, env=environment(), capture_output=True, text=True, timeout=seconds, check=False
+        [sys.executable, "-m", program, *words, "--plain"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"the lab failed: {done.stderr[-2000:]}")
-    return folder / "run"
+        raise RuntimeError(f"fl-server {words[0]} failed: {done.stderr[-2000:]}")
+    return done.stdout
 
 
 def round_times(run: Path) -> list[float]:
@@ -92,15 +102,6 @@ def coordinate(runs: Path, name: str, experiment: Experiment, address: Address) 
     runs.mkdir(parents=True, exist_ok=True)
     file = runs / f"{name}.toml"
     file.write_text(write_text(experiment))
-    words = ["run", str(file), "--broker", str(address), "--runs", str(runs), "--run", name]
-    done = subprocess.run(
-        [sys.executable, "-m", "fl_server", *words, "--plain"],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"the coordinator failed: {done.stderr[-2000:]}")
+    where = ("--broker", str(address), "--runs", str(runs), "--run", name)
+    serve("run", str(file), *where, seconds=600)
     return runs / name

@@ -120,17 +120,19 @@ class State:
 
     def owner(self, client: int) -> str | None:
         """The board that simulates a client; one that is there before one that is lost."""
-        owners = [name for name, board in self.boards.items() if client in board.clients]
-        here = [name for name in owners if self.boards[name].lost_at is None]
-        return next(iter(here or owners), None)
+        names = (name for name, board in self._present_first() if client in board.clients)
+        return next(names, None)
 
     def owners(self) -> dict[int, Board]:
         """The same for all registered clients at once."""
         found: dict[int, Board] = {}
-        for board in sorted(self.boards.values(), key=lambda board: board.lost_at is not None):
+        for _, board in self._present_first():
             for client in board.clients:
                 found.setdefault(client, board)
         return found
+
+    def _present_first(self) -> list[tuple[str, Board]]:
+        return sorted(self.boards.items(), key=lambda item: item[1].lost_at is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from common.rng import dirichlet, generator
-from fl_server.round_state import Policy, State, Working
+from fl_server.round_state import Board, Policy, State, Working
 
 EVEN: Mapping[int, float] = {}
 LEAST = 1e-6  # of all chances, this part is the same for all: a tiny gamma draws exact zeros
@@ -71,20 +71,20 @@ def not_given_up(policy: Policy, state: State, now: float) -> frozenset[int]:
     return frozenset(
         client
         for client, board in state.owners().items()
-        if board.lost_at is None or now - board.lost_at < policy.grace
+        if not _is_given_up(policy, board, now)
     )
 
 
 def is_overdue(policy: Policy, state: State, phase: Working, client: int, now: float) -> bool:
     """Whether a round may go on without a client."""
-    if now - phase.opened >= policy.deadline or _is_given_up(policy, state, client, now):
+    owner = state.owner(client)
+    given_up = owner is not None and _is_given_up(policy, state.boards[owner], now)
+    if now - phase.opened >= policy.deadline or given_up:
         return True
     if client in phase.failed:
         return now - phase.failed[client] >= policy.grace
-    return state.owner(client) is None and now - phase.opened >= policy.grace
+    return owner is None and now - phase.opened >= policy.grace
 
 
-def _is_given_up(policy: Policy, state: State, client: int, now: float) -> bool:
-    owner = state.owner(client)
-    lost_at = state.boards[owner].lost_at if owner is not None else None
-    return lost_at is not None and now - lost_at >= policy.grace
+def _is_given_up(policy: Policy, board: Board, now: float) -> bool:
+    return board.lost_at is not None and now - board.lost_at >= policy.grace
