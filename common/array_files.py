@@ -8,8 +8,8 @@ import safetensors
 import safetensors.numpy
 
 from common.arrays import Array, Arrays, digest
+from common.disk.atomic import write_atomic
 from common.errors import DataError
-from common.storage import write_atomic
 
 
 def write_arrays(path: Path, arrays: Arrays) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from common.storage import disk_errors
+from common.disk.atomic import disk_errors
 
 Record: TypeAlias = Mapping[str, Any]  # JSON of many kinds; each reader knows its own
 

@@ -15,9 +15,9 @@ import msgspec
 
 from common.arrays import Array, Arrays
 from common.codec import blob_digest, decode_tensors, encode_tensors
+from common.disk.atomic import disk_errors, remove_leftovers, write_atomic
 from common.errors import ProtocolError, StoreError
 from common.messages import Count, Natural, Text, Wire
-from common.storage import disk_errors, remove_leftovers, write_atomic
 from common.typed import decoder
 
 MAX_RECORD = 64 * 1024

@@ -36,7 +36,7 @@ from common.blueprint import (
 from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment, TrainingSection
 from common.device import device
-from common.flusher import Flusher
+from common.disk.flusher import Flusher
 from common.messages import ClientMetrics, Count, Stage
 from common.networks import Network, extract, load
 from common.optimizers import learning_rate

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 from common.assembly import SMALL, Assembly
+from common.disk.atomic import disk_errors
 from common.errors import ProtocolError
 from common.messages import Chunk
-from common.storage import disk_errors
 
 KEEP = 2
 

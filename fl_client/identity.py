@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from common.storage import disk_errors, write_atomic
+from common.disk.atomic import disk_errors, write_atomic
 
 log = logging.getLogger(__name__)
 

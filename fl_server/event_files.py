@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from common.disk.atomic import disk_errors
 from common.journal import read_records
-from common.storage import disk_errors
 from fl_server.summary import METRICS
 
 FOLDER = "tensorboard"

@@ -30,11 +30,11 @@ from common.codec import (
 )
 from common.config import Experiment
 from common.datasets import dataset_info
+from common.disk.atomic import write_atomic
+from common.disk.flusher import Flusher
 from common.errors import ProtocolError, StrayUpdateError
-from common.flusher import Flusher
 from common.journal import Journal, read_records
 from common.messages import ClientMetrics, Info
-from common.storage import write_atomic
 from fl_server.round_state import Close, Open
 from fl_server.start import starting_model
 from fl_server.store import CheckpointMeta, RunStore

@@ -18,12 +18,12 @@ from common.address import Address
 from common.blueprint import participants_of
 from common.config import Experiment
 from common.datasets import require_dataset
+from common.disk.atomic import FolderLock
 from common.errors import ConfigError, FedbedError, StoreError, UsageError
 from common.ids import check_name
 from common.logs import HUMAN
 from common.memory import keep_buffers
 from common.shards import has_shards
-from common.storage import FolderLock
 from fl_server import web
 from fl_server.conductor import Fact
 from fl_server.dashboard import (

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from common.disk.atomic import disk_errors
 from common.errors import FedbedError, UsageError
 from common.rebalance import Counts
-from common.storage import disk_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,8 @@ import msgspec
 
 from common import VERSION
 from common.config import Experiment
+from common.disk.atomic import disk_errors, write_atomic
 from common.errors import FedbedError
-from common.storage import disk_errors, write_atomic
 from fl_server.distribution import distribution_of
 from fl_server.reports import compare, tables
 from fl_server.reports.groups import Group, differences, settings_of

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from common.address import Address
 from common.blueprint import participants_of
+from common.disk.atomic import FolderLock
 from common.errors import FedbedError, UsageError
-from common.storage import FolderLock
 from fl_server import launch
 from fl_server.lab import Lab
 from fl_server.store import RunStore, has_run

@@ -7,7 +7,7 @@ import queue
 import threading
 from pathlib import Path
 
-from common.storage import explain, flush
+from common.disk.atomic import explain, flush
 
 log = logging.getLogger(__name__)
 

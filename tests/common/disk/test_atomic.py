@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import StoreError
-from common.flusher import Flusher
-from common.journal import Journal, read_records
-from common.storage import (
+from common.disk.atomic import (
     FolderLock,
     disk_errors,
     explain,
     remove_leftovers,
     write_atomic,
 )
+from common.disk.flusher import Flusher
+from common.errors import StoreError
+from common.journal import Journal, read_records
 
 KILLS = 8
 
@@ -52,7 +52,7 @@ def test_a_file_is_replaced_and_nothing_else_stays(tmp_path: Path) -> None:
 WRITE_FOR_EVER = """
 import sys
 from pathlib import Path
-from common.storage import write_atomic
+from common.disk.atomic import write_atomic
 path, number = Path(sys.argv[1]), 0
 while True:
     write_atomic(path, bytes([number % 251]) * 300_000)
@@ -130,7 +130,7 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from common.storage import FolderLock
+from common.disk.atomic import FolderLock
 with FolderLock(Path(sys.argv[1]), "the daemon of board attic"):
     print("held", flush=True)
     sys.stdin.read()
@@ -234,7 +234,7 @@ NOT_OURS = """
 import os, sys
 from pathlib import Path
 from common.errors import StoreError
-from common.storage import FolderLock, write_atomic
+from common.disk.atomic import FolderLock, write_atomic
 folder = Path(sys.argv[1])
 if os.geteuid() == 0:
     os.setgroups([])
