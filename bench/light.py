@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from common.address import Address
+from common.access.address import Address
 from common.codec import ModelMeta, UpdateMeta, cut, decode_tensors, encode_tensors
 from common.errors import ProtocolError
 from common.herald import Herald, first_claim

@@ -13,7 +13,7 @@ from typing import Any
 
 from broker.config import BrokerConfig
 from broker.process import Broker, free_port
-from common.address import Address
+from common.access.address import Address
 from common.config import Experiment
 from common.experiment_file import parse_experiment, write_text
 from common.journal import read_records

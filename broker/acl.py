@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from common.credentials import Role
+from common.access.credentials import Role
 from common.messages import COORDINATOR
 from common.topics import CONNECTED, RECEIVE_WEIGHTS, SEND_WEIGHTS, TOPICS, connected_topic
 

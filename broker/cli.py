@@ -15,11 +15,11 @@ from broker.files import write_private
 from broker.place import Place, read_place, remember_place, with_names
 from broker.process import Broker, mosquitto_version
 from broker.supervisor import supervise
+from common.access.credentials import DEFAULT_FEDERATION, Role, join_address, split_address
+from common.access.tls import days_left
 from common.cli import Commands, log_options, set_up_logging, version_option
-from common.credentials import DEFAULT_FEDERATION, Role, join_address, split_address
 from common.errors import StoreError, UsageError
 from common.ids import parse_ids, show_ids
-from common.trust import days_left
 
 
 def _state_folder() -> Path:

@@ -9,7 +9,7 @@ import msgspec
 from broker.config import GUARDED_PORT
 from broker.files import write_private, writing
 from broker.hosts import main_address, own_names
-from common.credentials import join_address
+from common.access.credentials import join_address
 from common.errors import StoreError
 
 _FILE = "place.json"

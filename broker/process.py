@@ -21,9 +21,9 @@ from pathlib import Path
 from types import TracebackType
 
 from broker.config import CA, BrokerConfig, bind_address, mosquitto_conf
+from common.access.tls import client_context
 from common.errors import BrokerError, StoreError
 from common.memory import KEEP
-from common.trust import client_context
 
 log = logging.getLogger(__name__)
 

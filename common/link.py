@@ -28,11 +28,11 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from common.address import Address
+from common.access.address import Address
+from common.access.tls import client_context, why
 from common.inbox import Inbox
 from common.streams import Streams
 from common.topics import QOS, Packet
-from common.trust import client_context, why
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from common.credentials import board_of, clients_of, reach
+from common.access.credentials import board_of, clients_of, reach
 from common.ids import check_name
 from fl_client.capacity import usual_workers
 from fl_client.service import Settings

@@ -17,13 +17,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from common.address import Address
+from common.access.address import Address
+from common.access.tls import ca_expiry, days_left, shake_hands, why
 from common.errors import DataError
 from common.experiment_file import load_experiment
 from common.link import PahoLink, Refused, Up
 from common.shards import load_shard, shard_key
 from common.topics import TRAIN_END, Packet, board_subscriptions
-from common.trust import ca_expiry, days_left, shake_hands, why
 from fl_client.findings import (
     Finding,
     TorchTrial,

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from common import VERSION
-from common.address import Address, probe
+from common.access.address import Address, probe
 from common.blueprint import algorithm_of, keeps_state, participants_of
 from common.codec import cut
 from common.config import Experiment

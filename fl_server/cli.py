@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from common.address import probe
+from common.access.address import probe
+from common.access.credentials import reach
 from common.cli import INTERRUPTED, Commands, version_option
 from common.config import Experiment
-from common.credentials import reach
 from common.datasets import require_dataset
 from common.errors import UsageError
 from common.experiment_file import load_experiment, write_text

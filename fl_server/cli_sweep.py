@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from common.address import probe
+from common.access.address import probe
+from common.access.credentials import reach
 from common.cli import INTERRUPTED
-from common.credentials import reach
 from common.datasets import require_dataset
 from common.errors import UsageError
 from fl_server import launch

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from common.address import probe
-from common.credentials import reach
+from common.access.address import probe
+from common.access.credentials import reach
 from fl_server.cli_options import broker_options, web_option
 from fl_server.dashboard import make_display, show_status
 from fl_server.page import model

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from common.address import Address
+from common.access.address import Address
 from common.errors import BrokerError, FedbedError
 from fl_server.relay import Relay
 

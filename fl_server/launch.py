@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.address import Address
+from common.access.address import Address
 from common.blueprint import participants_of
 from common.config import Experiment
 from common.datasets import require_dataset

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from common.address import Address
+from common.access.address import Address
 from common.errors import ProtocolError
 from common.link import Arrived, PahoLink, Up
 from common.messages import (

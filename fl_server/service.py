@@ -13,7 +13,7 @@ from typing import cast
 import msgspec
 
 from common import VERSION
-from common.address import Address
+from common.access.address import Address
 from common.codec import cut
 from common.errors import (
     BrokerError,

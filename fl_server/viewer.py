@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 
-from common.address import Address
+from common.access.address import Address
 from common.errors import BrokerError, ProtocolError
 from common.link import Arrived, Down, Happening, PahoLink, Refused, Up
 from common.messages import Chunk

@@ -25,7 +25,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from urllib.parse import parse_qs, urlsplit
 
-from common.address import Address
+from common.access.address import Address
 from common.errors import BrokerError, UsageError
 from fl_server.hub import Hub
 from fl_server.viewer import Viewer

@@ -16,7 +16,7 @@ from broker.acl import Account
 from broker.authority import ensure_certificate
 from broker.config import BrokerConfig
 from broker.process import Broker, find_mosquitto, free_port
-from common.credentials import Credentials, Role, join_address, read_credentials
+from common.access.credentials import Credentials, Role, join_address, read_credentials
 from common.errors import BrokerError
 from common.ids import parse_ids
 

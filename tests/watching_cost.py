@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from common.address import Address
+from common.access.address import Address
 from common.journal import read_records
 from fl_server.web import Place, serving
 from tests.e2e.rig import eventually

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from common.address import Address
+from common.access.address import Address
 from common.blueprint import participants_of
 from common.disk.atomic import FolderLock
 from common.errors import FedbedError, UsageError

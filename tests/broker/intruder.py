@@ -15,8 +15,8 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from common.credentials import Credentials, split_address
-from common.trust import client_context
+from common.access.credentials import Credentials, split_address
+from common.access.tls import client_context
 
 WAIT_SECONDS = 30.0
 NOT_AUTHORIZED = 0x87

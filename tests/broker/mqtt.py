@@ -12,8 +12,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from common.credentials import Credentials
-from common.trust import client_context
+from common.access.credentials import Credentials
+from common.access.tls import client_context
 
 WAIT_SECONDS = 10.0
 

@@ -11,7 +11,7 @@ import pytest
 from broker.accounts import accounts, enroll, prepare_files, revoke
 from broker.acl import Account
 from broker.authority import ensure_certificate
-from common.credentials import Credentials, read_credentials
+from common.access.credentials import Credentials, read_credentials
 from common.errors import StoreError, UsageError
 from tests.broker.mqtt import connected, login_answer
 from tests.conftest import Guarded

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from broker.acl import Account, acl_text
-from common.credentials import Credentials
+from common.access.credentials import Credentials
 from common.topics import TOPICS
 from tests.broker.intruder import NOT_AUTHORIZED, OK, Intruder, intruder
 from tests.conftest import Guarded

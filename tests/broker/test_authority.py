@@ -12,9 +12,9 @@ from broker import authority
 from broker.authority import ca_text, ensure_certificate, read_certificate, renew_certificate
 from broker.hosts import is_host, own_names
 from broker.process import Broker
-from common.address import Address, probe
+from common.access.address import Address, probe
+from common.access.tls import ca_expiry, days_left, shake_hands
 from common.errors import BrokerError, UsageError
-from common.trust import ca_expiry, days_left, shake_hands
 from tests.broker.mqtt import connected
 from tests.conftest import Guarded
 from tests.e2e.rig import eventually

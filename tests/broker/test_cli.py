@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from broker.accounts import accounts
 from broker.cli import main
 from broker.process import Broker, free_port
-from common.address import Address, probe
-from common.credentials import read_credentials
+from common.access.address import Address, probe
+from common.access.credentials import read_credentials
 from common.errors import BrokerError
 from tests.broker.mqtt import connected, login_answer
 

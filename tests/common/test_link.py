@@ -16,8 +16,8 @@ import pytest
 
 from broker.authority import ca_text, ensure_certificate
 from broker.process import Broker, free_port
-from common.address import Address, probe
-from common.credentials import reach
+from common.access.address import Address, probe
+from common.access.credentials import reach
 from common.errors import BrokerError
 from common.link import (
     MAX_PAYLOAD,

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from broker.acl import Account, written
-from common.credentials import Credentials
+from common.access.credentials import Credentials
 from tests.broker.intruder import NOT_AUTHORIZED, Intruder, intruder
 from tests.conftest import Guarded
 from tests.e2e.fuzzing import Fuzzer, Shot, all_topics

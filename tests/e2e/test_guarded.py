@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.accounts import revoke
-from common.credentials import read_credentials
+from common.access.credentials import read_credentials
 from tests.e2e.guarded_rig import GuardedRig
 from tests.e2e.rig import eventually, family
 

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from common.address import Address
+from common.access.address import Address
 from common.errors import UsageError
 from common.ids import check_name, parse_ids, show_ids
 

@@ -8,8 +8,8 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from common.access.tls import shake_hands, why
 from common.errors import BrokerError
-from common.trust import shake_hands, why
 
 
 @dataclass(frozen=True, slots=True)

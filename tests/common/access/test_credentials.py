@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from common.credentials import (
+from common.access.credentials import (
     Credentials,
     board_of,
     clients_of,
