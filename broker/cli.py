@@ -17,9 +17,9 @@ from broker.process import Broker, mosquitto_version
 from broker.supervisor import supervise
 from common.access.credentials import DEFAULT_FEDERATION, Role, join_address, split_address
 from common.access.tls import days_left
-from common.cli import Commands, log_options, set_up_logging, version_option
 from common.errors import StoreError, UsageError
 from common.ids import parse_ids, show_ids
+from common.program.cli import Commands, log_options, set_up_logging, version_option
 
 
 def _state_folder() -> Path:

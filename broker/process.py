@@ -23,7 +23,7 @@ from types import TracebackType
 from broker.config import CA, BrokerConfig, bind_address, mosquitto_conf
 from common.access.tls import client_context
 from common.errors import BrokerError, StoreError
-from common.memory import KEEP
+from common.program.malloc import KEEP
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from types import FrameType
 from broker.config import ACL, CERTIFICATE, PASSWORDS
 from broker.process import Broker
 from common.errors import BrokerError, FedbedError
-from common.notify import Notifier, notifier_from
+from common.program.systemd import Notifier, notifier_from
 
 log = logging.getLogger(__name__)
 

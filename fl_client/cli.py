@@ -6,10 +6,10 @@ import signal
 
 import click
 
-from common.cli import Commands, log_options, set_up_logging, version_option
 from common.disk.atomic import FolderLock
-from common.memory import keep_buffers
-from common.notify import notifier_from
+from common.program.cli import Commands, log_options, set_up_logging, version_option
+from common.program.malloc import keep_buffers
+from common.program.systemd import notifier_from
 from fl_client.cli_doctor import doctor
 from fl_client.cli_options import board_options, settings_from
 from fl_client.identity import next_identity

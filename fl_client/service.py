@@ -36,9 +36,9 @@ from common.messages import (
     TrainDetail,
     TrainEnd,
 )
-from common.notify import Notifier
 from common.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
 from common.pool import Pool
+from common.program.systemd import Notifier
 from common.steps import StepStore
 from common.topics import Packet, board_subscriptions, packet, unpack
 from fl_client import agent

@@ -10,11 +10,11 @@ import click
 
 from common.access.address import probe
 from common.access.credentials import reach
-from common.cli import INTERRUPTED, Commands, version_option
 from common.config import Experiment
 from common.datasets import require_dataset
 from common.errors import UsageError
 from common.experiment_file import load_experiment, write_text
+from common.program.cli import INTERRUPTED, Commands, version_option
 from fl_server import launch
 from fl_server.cli_data import data
 from fl_server.cli_options import (

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from common.cli import log_options, set_up_logging
+from common.program.cli import log_options, set_up_logging
 from fl_server import launch
 from fl_server.dashboard import Style
 

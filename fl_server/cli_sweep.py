@@ -11,9 +11,9 @@ import click
 
 from common.access.address import probe
 from common.access.credentials import reach
-from common.cli import INTERRUPTED
 from common.datasets import require_dataset
 from common.errors import UsageError
+from common.program.cli import INTERRUPTED
 from fl_server import launch
 from fl_server.cli_options import broker_options, overrides_option, place_options
 from fl_server.reports.runs import read_run

@@ -21,8 +21,8 @@ from common.datasets import require_dataset
 from common.disk.atomic import FolderLock
 from common.errors import ConfigError, FedbedError, StoreError, UsageError
 from common.ids import check_name
-from common.logs import HUMAN
-from common.memory import keep_buffers
+from common.program.logs import HUMAN
+from common.program.malloc import keep_buffers
 from common.shards import has_shards
 from fl_server import web
 from fl_server.conductor import Fact

@@ -12,7 +12,7 @@ import click
 
 from common import VERSION
 from common.errors import FedbedError, UsageError
-from common.logs import FORMATS, make_formatter
+from common.program.logs import FORMATS, make_formatter
 
 INTERRUPTED = 130
 F = TypeVar("F", bound=Callable[..., Any])

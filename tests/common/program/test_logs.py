@@ -7,7 +7,7 @@ import logging
 import os
 from pathlib import Path
 
-from common.logs import JournalFormatter, JsonFormatter, is_journal, make_formatter
+from common.program.logs import JournalFormatter, JsonFormatter, is_journal, make_formatter
 
 
 def record(text: str, level: int = logging.INFO) -> logging.LogRecord:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from common.notify import Notifier, notifier_from
+from common.program.systemd import Notifier, notifier_from
 
 
 @pytest.fixture

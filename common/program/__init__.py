@@ -1,0 +1,1 @@
+"""What every program of ours does as a program: command line, logs, systemd, malloc."""
