@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from common.access.address import Address
-from common.codec import ModelMeta, UpdateMeta, cut, decode_tensors, encode_tensors
 from common.errors import ProtocolError
-from common.herald import Herald, first_claim
-from common.link import Arrived, PahoLink, Up
-from common.messages import Chunk, ClientMetrics, Connected, Count, CurrentRound, Selected
-from common.topics import Packet, board_subscriptions, connected_topic, packet, unpack
+from common.wire.codec import ModelMeta, UpdateMeta, cut, decode_tensors, encode_tensors
+from common.wire.link import Arrived, PahoLink, Up
+from common.wire.messages import Chunk, ClientMetrics, Connected, Count, CurrentRound, Selected
+from common.wire.presence import Herald, first_claim
+from common.wire.topics import Packet, board_subscriptions, connected_topic, packet, unpack
 from fl_client.downloads import Downloads
 from fl_client.duties import UNCONFIRMED_BYTES
 

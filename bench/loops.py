@@ -17,13 +17,13 @@ from torch import nn
 from torch.nn import functional
 
 from common.blueprint import first_model
-from common.codec import ModelMeta, encode_tensors
 from common.config import Experiment
 from common.experiment_file import parse_experiment
 from common.orders import Turn
 from common.samples import Samples
 from common.shards import load_shard
 from common.training import use_one_thread
+from common.wire.codec import ModelMeta, encode_tensors
 from common.workbench import Workbench
 
 BATCH, RATE, MOMENTUM = 20, 0.01, 0.9

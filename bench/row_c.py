@@ -9,9 +9,9 @@ from bench.bare import BareRounds
 from bench.figures import Effort, Figure, figure, median, rounded
 from bench.testbed import PROTOCOL_ONLY, coordinate, round_times
 from common.blueprint import first_model
-from common.codec import ModelMeta, encode_tensors
 from common.config import Experiment
 from common.experiment_file import parse_experiment
+from common.wire.codec import ModelMeta, encode_tensors
 from fl_server.lab import Lab
 
 BOARDS = 2

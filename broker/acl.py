@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from common.access.credentials import Role
-from common.messages import COORDINATOR
-from common.topics import CONNECTED, RECEIVE_WEIGHTS, SEND_WEIGHTS, TOPICS, connected_topic
+from common.wire.messages import COORDINATOR
+from common.wire.topics import CONNECTED, RECEIVE_WEIGHTS, SEND_WEIGHTS, TOPICS, connected_topic
 
 
 @dataclass(frozen=True, slots=True)

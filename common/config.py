@@ -11,9 +11,9 @@ from msgspec import Meta
 
 from common.data_section import DataSection as DataSection
 from common.section import Section as Section
+from common.wire.messages import Encoding as Encoding
 
 Positive = Annotated[int, Meta(ge=1)]
-Encoding = Literal["float32", "float16", "int8"]
 
 
 class ExperimentSection(Section, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from common.config import Experiment
-from common.messages import ClientMetrics
+from common.wire.messages import ClientMetrics
 
 
 class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 
 from common.arrays import Array, Arrays
-from common.codec import blob_digest, decode_tensors, encode_tensors
 from common.disk.atomic import disk_errors, remove_leftovers, write_atomic
 from common.errors import ProtocolError, StoreError
-from common.messages import Count, Natural, Text, Wire
-from common.typed import decoder
+from common.wire.codec import blob_digest, decode_tensors, encode_tensors
+from common.wire.messages import Count, Natural, Text, Wire
+from common.wire.typed import decoder
 
 MAX_RECORD = 64 * 1024
 

@@ -33,11 +33,9 @@ from common.blueprint import (
     spec_of,
     user_model,
 )
-from common.codec import ModelMeta, UpdateMeta, check_arrays, decode_tensors, encode_tensors
 from common.config import Experiment, TrainingSection
 from common.device import device
 from common.disk.flusher import Flusher
-from common.messages import ClientMetrics, Count, Stage
 from common.networks import Network, extract, load
 from common.optimizers import learning_rate
 from common.orders import Turn
@@ -48,6 +46,14 @@ from common.shards import Shard, ensure_shards, load_rebalanced, load_shard, sha
 from common.steps import StepStore
 from common.training import Plan, count_correct, mean_loss, train
 from common.whole import Whole
+from common.wire.codec import (
+    ModelMeta,
+    UpdateMeta,
+    check_arrays,
+    decode_tensors,
+    encode_tensors,
+)
+from common.wire.messages import ClientMetrics, Count, Stage
 
 SHARD_BYTES = 64 * 1024**2  # of shards that need not be read again in the next round
 MEMORY = "optimizer"  # the part of a client's state that its optimizers remember

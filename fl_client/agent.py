@@ -23,14 +23,14 @@ from typing import TypeVar
 
 import msgspec
 
-from common.messages import (
+from common.step_choice import steps_to_keep
+from common.wire.messages import (
     CurrentRound,
     Info,
     Selected,
     TrainDetail,
     TrainEnd,
 )
-from common.step_choice import steps_to_keep
 from fl_client import duties
 from fl_client.agent_state import (
     Action,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from common.messages import (
+from common.wire.messages import (
     ClientMetrics,
     CurrentRound,
     Info,

@@ -6,10 +6,10 @@ import logging
 import shutil
 from pathlib import Path
 
-from common.assembly import SMALL, Assembly
 from common.disk.atomic import disk_errors
 from common.errors import ProtocolError
-from common.messages import Chunk
+from common.wire.assembly import SMALL, Assembly
+from common.wire.messages import Chunk
 
 KEEP = 2
 

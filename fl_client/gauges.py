@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from common.messages import ClientMetrics, Info, Telemetry
+from common.wire.messages import ClientMetrics, Info, Telemetry
 from fl_client.agent_state import Job
 from fl_client.energy import EnergyMeter
 from fl_client.telemetry import Sensors

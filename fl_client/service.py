@@ -14,9 +14,7 @@ import msgspec
 from common import VERSION
 from common.access.address import Address, probe
 from common.blueprint import algorithm_of, keeps_state, participants_of
-from common.codec import cut
 from common.config import Experiment
-from common.dropped import Dropped
 from common.errors import (
     BrokerError,
     FedbedError,
@@ -24,10 +22,15 @@ from common.errors import (
     StoreError,
     VersionError,
 )
-from common.herald import Herald, first_claim
 from common.ids import show_ids
-from common.link import Arrived, Down, Happening, PahoLink, Posted, Refused, Streamed, Up
-from common.messages import (
+from common.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
+from common.pool import Pool
+from common.program.systemd import Notifier
+from common.steps import StepStore
+from common.wire.codec import cut
+from common.wire.drop_counter import Dropped
+from common.wire.link import Arrived, Down, Happening, PahoLink, Posted, Refused, Streamed, Up
+from common.wire.messages import (
     Chunk,
     Connected,
     CurrentRound,
@@ -36,11 +39,8 @@ from common.messages import (
     TrainDetail,
     TrainEnd,
 )
-from common.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
-from common.pool import Pool
-from common.program.systemd import Notifier
-from common.steps import StepStore
-from common.topics import Packet, board_subscriptions, packet, unpack
+from common.wire.presence import Herald, first_claim
+from common.wire.topics import Packet, board_subscriptions, packet, unpack
 from fl_client import agent
 from fl_client.agent_state import (
     Action,

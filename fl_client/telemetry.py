@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from common.messages import Telemetry
+from common.wire.messages import Telemetry
 
 FIRMWARE_SECONDS = 2.0  # how long the Raspberry Pi's firmware may take to answer
 # Where the CPU's temperature is, best first; others (PMIC, Wi-Fi, battery) are not the CPU's.

@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeAlias
 
 from common.blueprint import participants_of
 from common.config import Experiment
-from common.messages import CurrentRound, Info, Selected, TrainEnd
 from common.ration import Ration
+from common.wire.messages import CurrentRound, Info, Selected, TrainEnd
 from fl_server import rounds
 from fl_server.keeper import Keeper
 from fl_server.round_state import (

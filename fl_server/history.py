@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from common.messages import HISTORY, RoundLine
+from common.wire.messages import HISTORY, RoundLine
 
 NEWEST = 16  # of the lines that are kept when there are too many, those at the end
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from common.assembly import SMALL, Assembly
 from common.errors import ProtocolError, StrayUpdateError
-from common.messages import Chunk
+from common.wire.assembly import SMALL, Assembly
+from common.wire.messages import Chunk
 from fl_server import rounds
 from fl_server.conductor import Conductor
 from fl_server.refusals import Refusals

@@ -17,9 +17,15 @@ import numpy as np
 
 from common.algorithms.base import Update
 from common.arrays import Array, Arrays, digest
-from common.assembly import SMALL, Assembly
 from common.blueprint import algorithm_of, server_of
-from common.codec import (
+from common.config import Experiment
+from common.datasets import dataset_info
+from common.disk.atomic import write_atomic
+from common.disk.flusher import Flusher
+from common.errors import ProtocolError, StrayUpdateError
+from common.journal import Journal, read_records
+from common.wire.assembly import SMALL, Assembly
+from common.wire.codec import (
     ModelMeta,
     UpdateMeta,
     blob_digest,
@@ -28,13 +34,7 @@ from common.codec import (
     decode_tensors,
     encode_tensors,
 )
-from common.config import Experiment
-from common.datasets import dataset_info
-from common.disk.atomic import write_atomic
-from common.disk.flusher import Flusher
-from common.errors import ProtocolError, StrayUpdateError
-from common.journal import Journal, read_records
-from common.messages import ClientMetrics, Info
+from common.wire.messages import ClientMetrics, Info
 from fl_server.round_state import Close, Open
 from fl_server.start import starting_model
 from fl_server.store import CheckpointMeta, RunStore

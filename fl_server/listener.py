@@ -15,7 +15,7 @@ import msgspec
 
 from common.errors import ProtocolError
 from common.ids import show_ids
-from common.messages import (
+from common.wire.messages import (
     COORDINATOR,
     ClientMetrics,
     Connected,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from common.access.address import Address
 from common.errors import ProtocolError
-from common.link import Arrived, PahoLink, Up
-from common.messages import (
+from common.wire.link import Arrived, PahoLink, Up
+from common.wire.messages import (
     COORDINATOR,
     Chunk,
     ClientMetrics,
@@ -22,7 +22,7 @@ from common.messages import (
     Selected,
     TrainEnd,
 )
-from common.topics import TOPICS, Packet, unpack
+from common.wire.topics import TOPICS, Packet, unpack
 
 
 @dataclass(slots=True)

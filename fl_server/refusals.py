@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from common.dropped import OTHERS, Dropped
 from common.errors import ProtocolError
 from common.ration import Ration
-from common.topics import CONNECTED, parse
+from common.wire.drop_counter import OTHERS, Dropped
+from common.wire.topics import CONNECTED, parse
 
 REPORT_SECONDS = 5.0
 REJECTED = "rejected update"

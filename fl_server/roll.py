@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from common.ids import show_ids
-from common.messages import COORDINATOR, Connected
+from common.wire.messages import COORDINATOR, Connected
 from fl_server.round_state import REPEAT_SECONDS, Action, Board, Note, Policy, State, Working
 
 SILENCE_SECONDS = 60.0

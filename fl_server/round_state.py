@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from common.messages import ClientMetrics, Connected, CurrentRound, Info, Selected, TrainEnd
+from common.wire.messages import (
+    ClientMetrics,
+    Connected,
+    CurrentRound,
+    Info,
+    Selected,
+    TrainEnd,
+)
 
 REPEAT_SECONDS = 3.0
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from common.ids import show_ids
-from common.messages import (
+from common.wire.messages import (
     ClientMetrics,
     Connected,
     CurrentRound,

@@ -14,17 +14,16 @@ import msgspec
 
 from common import VERSION
 from common.access.address import Address
-from common.codec import cut
 from common.errors import (
     BrokerError,
     FedbedError,
     ProtocolError,
     VersionError,
 )
-from common.herald import Herald, first_claim
 from common.ids import show_ids
-from common.link import Arrived, Down, Happening, PahoLink, Posted, Refused, Streamed, Up
-from common.messages import (
+from common.wire.codec import cut
+from common.wire.link import Arrived, Down, Happening, PahoLink, Posted, Refused, Streamed, Up
+from common.wire.messages import (
     COORDINATOR,
     PROTOCOL,
     Chunk,
@@ -37,7 +36,8 @@ from common.messages import (
     TrainDetail,
     TrainEnd,
 )
-from common.topics import Packet, packet, server_subscriptions, unpack, weights_topic
+from common.wire.presence import Herald, first_claim
+from common.wire.topics import Packet, packet, server_subscriptions, unpack, weights_topic
 from fl_server import rounds
 from fl_server.conductor import Conductor, Observer, policy_of, resume_state
 from fl_server.history import History, both

@@ -10,7 +10,10 @@ from common import VERSION
 from common.blueprint import algorithm_of
 from common.disk.atomic import write_atomic
 from common.errors import ProtocolError
-from common.messages import (
+from common.orders import EpochDone, Prepare, Turn, TurnDone
+from common.step_choice import base_step, steps_to_keep
+from common.steps import StepStore
+from common.wire.messages import (
     PROTOCOL,
     Connected,
     CurrentRound,
@@ -18,9 +21,6 @@ from common.messages import (
     Selected,
     TrainEnd,
 )
-from common.orders import EpochDone, Prepare, Turn, TurnDone
-from common.step_choice import base_step, steps_to_keep
-from common.steps import StepStore
 from fl_server.conductor import Conductor, Observer, policy_of, resume_state
 from fl_server.fleet import Fleet, make_fleet
 from fl_server.keeper import Keeper

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from common.access.address import Address
 from common.errors import BrokerError, ProtocolError
-from common.link import Arrived, Down, Happening, PahoLink, Refused, Up
-from common.messages import Chunk
-from common.topics import TOPICS, unpack
+from common.wire.link import Arrived, Down, Happening, PahoLink, Refused, Up
+from common.wire.messages import Chunk
+from common.wire.topics import TOPICS, unpack
 from fl_server.listener import Fact, Listener
 
 QUIET_SECONDS = 0.5  # without a message: then everything that was stored has come

@@ -23,19 +23,19 @@ PURE = (
     "common/arrays.py",
     "common/augment.py",
     "common/autoaugment.py",
-    "common/codec.py",
-    "common/encodings.py",
+    "common/wire/codec.py",
+    "common/wire/encodings.py",
     "common/ids.py",
     "common/image_ops.py",
-    "common/messages.py",
+    "common/wire/messages.py",
     "common/models.py",
     "common/partition.py",
-    "common/presence.py",
+    "common/wire/claims.py",
     "common/rebalance.py",
     "common/sinkhorn.py",
     "common/skews.py",
     "common/step_choice.py",
-    "common/topics.py",
+    "common/wire/topics.py",
     "fl_client/agent.py",
     "fl_client/agent_state.py",
     "fl_client/duties.py",
@@ -131,7 +131,7 @@ def test_a_package_imports_only_those_below_it(package: str, allowed: set[str]) 
 
 
 def test_only_the_link_imports_paho() -> None:
-    assert importers("paho") == {"common/link.py"}
+    assert importers("paho") == {"common/wire/link.py"}
 
 
 def test_only_command_lines_import_click() -> None:

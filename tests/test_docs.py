@@ -20,7 +20,7 @@ from common.blueprint import shapes_of
 from common.config import Experiment, ModelSection
 from common.experiment_file import load_experiment
 from common.rng import generator
-from common.topics import TOPICS
+from common.wire.topics import TOPICS
 from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
 from fl_server.launch import read_script

@@ -26,7 +26,7 @@ from common.algorithms.base import (
     update_of,
 )
 from common.arrays import Array, Arrays, mixed, renamed
-from common.messages import Stage
+from common.wire.messages import Stage
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -19,10 +19,10 @@ from msgspec import Meta
 from common.aggregation import Aggregation, combine
 from common.arrays import Array, Arrays, parts
 from common.config import TrainingSection
-from common.messages import Stage
 from common.rebalance import Rebalance
 from common.rebalanced import Rebalanced
 from common.samples import Samples
+from common.wire.messages import Stage
 
 if TYPE_CHECKING:
     from torch import Tensor

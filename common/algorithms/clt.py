@@ -18,7 +18,7 @@ from common.algorithms.base import (
     model_of,
 )
 from common.arrays import Arrays, from_under, under
-from common.messages import Stage
+from common.wire.messages import Stage
 
 
 def clt(

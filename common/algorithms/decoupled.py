@@ -23,7 +23,7 @@ from common.algorithms.base import (
     update_of,
 )
 from common.arrays import Array, Arrays, from_under, parts, under
-from common.messages import Stage
+from common.wire.messages import Stage
 
 Upload: TypeAlias = Annotated[
     Literal["full", "shared"],

@@ -18,7 +18,7 @@ from common.algorithms.base import (
     update_of,
 )
 from common.arrays import Arrays
-from common.messages import Stage
+from common.wire.messages import Stage
 
 if TYPE_CHECKING:
     from torch import Tensor

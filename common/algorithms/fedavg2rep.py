@@ -32,7 +32,7 @@ from common.algorithms.fedrep import (
     train_by_turns,
 )
 from common.arrays import Arrays, from_under, parts, under
-from common.messages import Stage
+from common.wire.messages import Stage
 
 
 def fedavg2rep(

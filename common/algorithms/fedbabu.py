@@ -20,7 +20,7 @@ from common.algorithms.base import (
     update_of,
 )
 from common.arrays import Arrays, parts
-from common.messages import Stage
+from common.wire.messages import Stage
 
 
 def fedbabu(

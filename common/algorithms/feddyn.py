@@ -29,7 +29,7 @@ from common.algorithms.base import (
     update_of,
 )
 from common.arrays import Arrays, from_under, moved, under
-from common.messages import Stage
+from common.wire.messages import Stage
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -25,8 +25,8 @@ from common.algorithms.base import (
     model_of,
 )
 from common.arrays import Array, Arrays, from_under, moved, under, weighted_mean
-from common.messages import Stage
 from common.samples import Samples
+from common.wire.messages import Stage
 
 LARGEST_LOSS = 1e3
 SMALL = 1e-5

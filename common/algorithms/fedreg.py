@@ -26,8 +26,8 @@ from common.algorithms.base import (
 )
 from common.algorithms.fedrod import both_heads
 from common.arrays import Arrays, parts, renamed
-from common.messages import Stage
 from common.rebalance import Rebalance
+from common.wire.messages import Stage
 
 if TYPE_CHECKING:
     from torch import Tensor

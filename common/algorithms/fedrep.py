@@ -25,7 +25,7 @@ from common.algorithms.base import (
 )
 from common.algorithms.decoupled import Upload, own_model
 from common.arrays import Arrays
-from common.messages import Stage
+from common.wire.messages import Stage
 
 HeadEpochs: TypeAlias = Annotated[
     int, Meta(ge=0, description='Epochs on the head (only "heads").')

@@ -21,7 +21,7 @@ from common.algorithms.base import (
     update_of,
 )
 from common.arrays import Arrays, mixed
-from common.messages import Stage
+from common.wire.messages import Stage
 
 STEPS = ((10.0, 0.9), (5.0, 0.75), (1.0, 0.5), (0.5, 0.25))
 SMALLEST = 0.1

@@ -30,7 +30,7 @@ from common.algorithms.base import (
     Weighting,
 )
 from common.arrays import Array, Arrays, from_under, parts, under
-from common.messages import Stage
+from common.wire.messages import Stage
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from common.algorithms.base import Algorithm, Client, Predictor, Trained, model_of
 from common.arrays import Array, Arrays, from_under, under
-from common.messages import Stage
+from common.wire.messages import Stage
 
 MARK = "running_mean"  # by this array a BatchNorm layer is known
 KEPT = "norm"

@@ -20,7 +20,7 @@ from common.algorithms.base import (
 )
 from common.arrays import Arrays
 from common.config import TrainingSection
-from common.messages import Stage
+from common.wire.messages import Stage
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

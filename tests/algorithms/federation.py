@@ -15,7 +15,6 @@ from common.algorithms.base import Algorithm, Client, Trained, Update, update_of
 from common.array_files import write_arrays
 from common.arrays import Array, Arrays, digest
 from common.blueprint import first_model, server_of
-from common.codec import check_arrays
 from common.config import (
     AlgorithmSection,
     DataSection,
@@ -26,11 +25,12 @@ from common.config import (
     SelectionSection,
     TrainingSection,
 )
-from common.messages import Stage
 from common.samples import Samples
 from common.shards import shard_key, shard_path
 from common.step_choice import base_step
 from common.training import count_correct, use_one_thread
+from common.wire.codec import check_arrays
+from common.wire.messages import Stage
 from common.workbench import Progress, Workbench, _BenchClient
 
 HERE = "tests.algorithms.federation"

@@ -13,10 +13,10 @@ from common.algorithms import BUILDERS
 from common.algorithms.local_norm import norms
 from common.arrays import Array, Arrays, digest, part_of
 from common.blueprint import first_model
-from common.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.errors import ProtocolError
 from common.experiment_file import parse_experiment
 from common.journal import read_records
+from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from fl_server.keeper import Keeper
 from fl_server.round_state import Close, Open
 from fl_server.simulate import Simulation

@@ -8,7 +8,7 @@ import pytest
 
 from broker.acl import Account, acl_text
 from common.access.credentials import Credentials
-from common.topics import TOPICS
+from common.wire.topics import TOPICS
 from tests.broker.intruder import NOT_AUTHORIZED, OK, Intruder, intruder
 from tests.conftest import Guarded
 from tests.e2e.rig import eventually

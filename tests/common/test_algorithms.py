@@ -24,12 +24,12 @@ from common.algorithms.base import (
     Update,
 )
 from common.arrays import Array, Arrays, digest, part_of, weighted_mean
-from common.codec import ModelMeta, decode_tensors, encode_tensors
 from common.config import TrainingSection
 from common.errors import ConfigError
 from common.rebalanced import Rebalanced
 from common.rng import generator
 from common.samples import Samples
+from common.wire.codec import ModelMeta, decode_tensors, encode_tensors
 
 SERVER = Server(
     clients=2, participants=2, classes=2, round=1, rng=lambda purpose: generator(1, purpose)

@@ -31,7 +31,7 @@ from common.experiment_file import (
     parse_experiment,
     write_text,
 )
-from common.messages import Stage
+from common.wire.messages import Stage
 
 if sys.version_info >= (3, 11):
     import tomllib

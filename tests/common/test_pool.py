@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from common.blueprint import first_model
-from common.codec import ModelMeta, UpdateMeta, blob_digest, decode_tensors, encode_tensors
 from common.config import DataSection, Experiment, ModelSection, TrainingSection
 from common.disk.atomic import write_atomic
 from common.orders import EpochDone, Prepare, Prepared, Report, Turn, TurnDone, TurnFailed
 from common.pool import Pool
 from common.steps import StepStore
+from common.wire.codec import ModelMeta, UpdateMeta, blob_digest, decode_tensors, encode_tensors
 
 PATIENCE = 60.0
 CLIENTS = (0, 1, 2, 3)

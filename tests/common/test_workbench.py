@@ -9,10 +9,10 @@ import torch
 
 from common.arrays import Arrays, digest
 from common.blueprint import first_model
-from common.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.config import DataSection, Experiment, ModelSection, TrainingSection
 from common.orders import Turn
 from common.steps import StepStore
+from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.workbench import Workbench
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from common.errors import ProtocolError
 from common.rng import generator
-from common.topics import TOPICS, unpack
+from common.wire.topics import TOPICS, unpack
 
 ODD_VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1, 2, 3, 10**6, 2**31, 2**63, 2**64, 10**40, 1e308, -1e308, 0.5, "", "x",

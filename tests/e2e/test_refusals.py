@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from common.codec import MAX_FRAME, decode
-from common.messages import Connected
+from common.wire.codec import MAX_FRAME, decode
+from common.wire.messages import Connected
 from tests.e2e.rig import TINY, Rig, boards, eventually
 
 

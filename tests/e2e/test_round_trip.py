@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from common.topics import TOPICS
+from common.wire.topics import TOPICS
 from tests.e2e.rig import Rig, boards, eventually
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from common.messages import (
+from common.wire.messages import (
     PROTOCOL,
     ClientMetrics,
     Count,

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from common.messages import (
+from common.wire.messages import (
     Info,
 )
 from fl_client.agent_state import (

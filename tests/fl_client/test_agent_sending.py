@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from common.messages import (
+from common.wire.messages import (
     TrainEnd,
 )
 from fl_client.agent_state import (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from common.codec import CHUNK, cut
-from common.messages import Chunk
+from common.wire.codec import CHUNK, cut
+from common.wire.messages import Chunk
 from fl_client.downloads import Downloads
 
 

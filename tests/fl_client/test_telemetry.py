@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from common.codec import decode, encode
 from common.errors import ProtocolError
-from common.messages import ClientMetrics, Connected, Count, Info, Telemetry
+from common.wire.codec import decode, encode
+from common.wire.messages import ClientMetrics, Connected, Count, Info, Telemetry
 from fl_client.agent_state import Job
 from fl_client.energy import EnergyMeter
 from fl_client.gauges import Gauges

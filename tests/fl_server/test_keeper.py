@@ -10,11 +10,11 @@ import pytest
 
 from common.arrays import Arrays, digest
 from common.blueprint import first_model
-from common.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.errors import ProtocolError, StrayUpdateError
 from common.experiment_file import parse_experiment
 from common.journal import read_records
-from common.messages import ClientMetrics, Count, Info
+from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
+from common.wire.messages import ClientMetrics, Count, Info
 from fl_server.keeper import Keeper
 from fl_server.round_state import Close, Open
 from fl_server.store import RunStore, create_run

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.config import Experiment
-from common.messages import (
+from common.wire.messages import (
     COORDINATOR,
     ClientMetrics,
     Connected,

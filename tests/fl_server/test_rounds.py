@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.messages import (
+from common.wire.messages import (
     COORDINATOR,
     CurrentRound,
     Selected,

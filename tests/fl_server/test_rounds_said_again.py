@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.messages import (
+from common.wire.messages import (
     TrainEnd,
 )
 from fl_server.round_state import (

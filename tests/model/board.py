@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from common.messages import (
+from common.wire.messages import (
     PROTOCOL,
     ClientMetrics,
     Connected,

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from common.messages import (
+from common.wire.messages import (
     ClientMetrics,
     Connected,
     Info,

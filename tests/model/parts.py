@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
-from common.messages import (
+from common.wire.messages import (
     PROTOCOL,
     ClientMetrics,
     Connected,

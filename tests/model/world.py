@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from common.messages import (
+from common.wire.messages import (
     ClientMetrics,
     Connected,
     Count,

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from common.codec import (
+from common.errors import ProtocolError, VersionError
+from common.wire.codec import (
     MAX_JSON,
     decode,
     encode,
 )
-from common.errors import ProtocolError, VersionError
-from common.messages import (
+from common.wire.messages import (
     ClientMetrics,
     Connected,
     Count,
@@ -22,7 +22,7 @@ from common.messages import (
     TrainEnd,
     Wire,
 )
-from tests.common.codec_strategies import (
+from tests.common.wire.codec_strategies import (
     KINDS,
     damaged,
     json_values,

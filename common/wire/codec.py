@@ -15,22 +15,22 @@ import numpy as np
 import safetensors.numpy
 
 from common.arrays import Array, Arrays
-from common.config import Encoding
-from common.encodings import packed, unpacked
 from common.errors import ProtocolError, VersionError
-from common.messages import (
+from common.wire.encodings import packed, unpacked
+from common.wire.messages import (
     PROTOCOL,
     Chunk,
     ChunkHeader,
     Connected,
+    Encoding,
     Message,
     Natural,
     Text,
     TrainDetail,
     Wire,
 )
-from common.tensor_blob import METADATA, read_arrays, read_header
-from common.typed import decoder
+from common.wire.tensor_blob import METADATA, read_arrays, read_header
+from common.wire.typed import decoder
 
 MAX_JSON = 512 * 1024
 CHUNK = 512 * 1024

@@ -21,9 +21,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from common.codec import decode, decode_chunk, encode, encode_chunk
 from common.errors import ProtocolError
-from common.messages import (
+from common.wire.codec import decode, decode_chunk, encode, encode_chunk
+from common.wire.messages import (
     Chunk,
     ClientMetrics,
     Connected,

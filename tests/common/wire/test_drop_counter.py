@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from common.dropped import MOST_KINDS, MOST_SENDERS, Dropped
+from common.wire.drop_counter import MOST_KINDS, MOST_SENDERS, Dropped
 
 
 def test_what_is_dropped_is_counted_per_kind_and_sender_and_said_once() -> None:

@@ -19,6 +19,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=120)]
 Text = Annotated[str, Meta(max_length=2000)]
 Ids: TypeAlias = tuple[Natural, ...]
 Stage: TypeAlias = Literal["G", "L1", "L2"]
+Encoding: TypeAlias = Literal["float32", "float16", "int8"]
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,13 +10,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from common.arrays import Array
-from common.codec import (
+from common.errors import ProtocolError
+from common.wire.codec import (
     ModelMeta,
     UpdateMeta,
     cut,
 )
-from common.errors import ProtocolError
-from common.messages import (
+from common.wire.messages import (
     PROTOCOL,
     Chunk,
     ClientMetrics,

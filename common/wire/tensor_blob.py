@@ -14,7 +14,7 @@ import numpy as np
 
 from common.arrays import Array
 from common.errors import ProtocolError
-from common.typed import decoder
+from common.wire.typed import decoder
 
 MAX_HEADER = 512 * 1024
 METADATA = "__metadata__"

@@ -12,11 +12,12 @@ import time
 
 import msgspec
 
-from common import VERSION, presence
+from common import VERSION
 from common.errors import ClaimError
-from common.link import Link
-from common.messages import PROTOCOL, Connected, RoundLine, Telemetry
-from common.topics import Packet, connected_topic, packet
+from common.wire import claims as presence
+from common.wire.link import Link
+from common.wire.messages import PROTOCOL, Connected, RoundLine, Telemetry
+from common.wire.topics import Packet, connected_topic, packet
 
 RECALL_SECONDS = 2.0  # between two announcements that differ in the history only
 

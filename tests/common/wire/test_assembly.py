@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from common.assembly import Assembly
-from common.codec import CHUNK, cut
 from common.errors import ProtocolError
-from common.messages import Chunk
+from common.wire.assembly import Assembly
+from common.wire.codec import CHUNK, cut
+from common.wire.messages import Chunk
 
 BLOB = np.random.default_rng(1).bytes(3 * CHUNK + 77)
 PARTS = list(cut(BLOB, run="r", number=2, client=5))

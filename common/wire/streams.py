@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from common.topics import Packet
+from common.wire.topics import Packet
 
 WINDOW = 8  # parts on their way at once: bounds memory and everybody's delay
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from common.codec import cut, encode, encode_chunk
 from common.errors import ProtocolError, VersionError
-from common.messages import (
+from common.wire.codec import cut, encode, encode_chunk
+from common.wire.messages import (
     COORDINATOR,
     PROTOCOL,
     Chunk,
@@ -20,7 +20,7 @@ from common.messages import (
     TrainEnd,
     Wire,
 )
-from common.topics import (
+from common.wire.topics import (
     QOS,
     TOPICS,
     board_subscriptions,

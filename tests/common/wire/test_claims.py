@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.messages import COORDINATOR, PROTOCOL, Connected
-from common.presence import (
+from common.wire.claims import (
     PATIENCE_SECONDS,
     REPEAT_SECONDS,
     Beaten,
@@ -25,6 +24,7 @@ from common.presence import (
     hear,
     tick,
 )
+from common.wire.messages import COORDINATOR, PROTOCOL, Connected
 
 
 def claim(

@@ -24,7 +24,7 @@ from typing import TypeAlias
 import msgspec
 
 from common.ids import show_ids
-from common.messages import COORDINATOR, Connected
+from common.wire.messages import COORDINATOR, Connected
 
 PATIENCE_SECONDS = 4.0
 REPEAT_SECONDS = 15.0

@@ -10,9 +10,9 @@ import pytest
 TRIAL = """
 import sys, threading
 import msgspec
-from common.codec import decode, encode
-from common.herald import first_claim
-from common.messages import Connected, Telemetry
+from common.wire.codec import decode, encode
+from common.wire.presence import first_claim
+from common.wire.messages import Connected, Telemetry
 from common.orders import REPORTS, Prepared
 
 said = encode(first_claim("b", instance="i", starts=1, clients=(1, 2)))

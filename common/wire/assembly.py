@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from common.codec import CHUNK, blob_digest
 from common.disk.atomic import disk_errors, write_all, write_atomic
 from common.errors import ProtocolError
-from common.messages import Chunk, ChunkHeader
+from common.wire.codec import CHUNK, blob_digest
+from common.wire.messages import Chunk, ChunkHeader
 
 SMALL = 4 * 1024 * 1024
 

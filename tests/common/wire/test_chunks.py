@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from common.codec import (
+from common.errors import ProtocolError
+from common.wire.codec import (
     CHUNK,
     MAX_BLOB,
     MAX_FRAME,
@@ -17,12 +18,11 @@ from common.codec import (
     decode_chunk,
     encode_chunk,
 )
-from common.errors import ProtocolError
-from common.messages import (
+from common.wire.messages import (
     Chunk,
     ChunkHeader,
 )
-from tests.common.codec_strategies import (
+from tests.common.wire.codec_strategies import (
     chunks,
     damaged,
     only_protocol_errors,

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from common.codec import decode
-from common.herald import RECALL_SECONDS, Herald, first_claim
-from common.link import Arrived, Happening
-from common.messages import Connected, RoundLine, Telemetry
-from common.topics import Packet
+from common.wire.codec import decode
+from common.wire.link import Arrived, Happening
+from common.wire.messages import Connected, RoundLine, Telemetry
+from common.wire.presence import RECALL_SECONDS, Herald, first_claim
+from common.wire.topics import Packet
 
 
 class Recorder:
@@ -60,7 +60,7 @@ def test_history_is_said_when_it_changes_but_not_many_times_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("common.herald.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("common.wire.presence.time.monotonic", lambda: now[0])
     herald, link = settled()
     first: tuple[RoundLine, ...] = (RoundLine(round=1),)
     second = (*first, RoundLine(round=2))

@@ -19,7 +19,7 @@ from broker.process import Broker, free_port
 from common.access.address import Address, probe
 from common.access.credentials import reach
 from common.errors import BrokerError
-from common.link import (
+from common.wire.link import (
     MAX_PAYLOAD,
     WAITING_BYTES,
     Arrived,
@@ -32,8 +32,8 @@ from common.link import (
     Up,
     _session_name,
 )
-from common.streams import WINDOW
-from common.topics import Packet
+from common.wire.streams import WINDOW
+from common.wire.topics import Packet
 from tests.broker.mqtt import connected
 from tests.conftest import Guarded
 
@@ -128,9 +128,9 @@ def test_what_was_stored_is_told_from_what_is_said_now(
 
 CHILD = """
 import sys
-from common.link import Address, PahoLink, Up
-from common.streams import WINDOW
-from common.topics import Packet
+from common.wire.link import Address, PahoLink, Up
+from common.wire.streams import WINDOW
+from common.wire.topics import Packet
 from tests.broker.mqtt import connected
 from tests.conftest import Guarded
 port, federation = int(sys.argv[1]), sys.argv[2]
@@ -312,7 +312,7 @@ def test_a_false_broker_is_named_and_gets_no_password(
 def test_of_two_processes_with_one_identity_one_is_refused_and_the_other_goes_on(
     broker: Broker, federation: str, links: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("common.link._KICKS", 4)  # each takes a second or two
+    monkeypatch.setattr("common.wire.link._KICKS", 4)  # each takes a second or two
     pair = [
         links.enter_context(open_link(address_of(broker), federation, "a", name=federation))
         for _ in range(2)
@@ -346,7 +346,7 @@ def wait_until_alone(link: PahoLink) -> bool:
 def test_a_broker_that_restarts_again_and_again_is_no_double(
     own_broker: Broker, federation: str, links: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("common.link._KICKS", 4)
+    monkeypatch.setattr("common.wire.link._KICKS", 4)
     link = links.enter_context(open_link(address_of(own_broker), federation, "a"))
     for _ in range(5):
         wait_for(link, Up)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.arrays import Array, digest
-from common.codec import ModelMeta, decode_tensors, encode_tensors
-from common.config import Encoding
 from common.errors import ProtocolError
+from common.wire.codec import ModelMeta, decode_tensors, encode_tensors
+from common.wire.messages import Encoding
 
 META = ModelMeta(run="r", round=1)
 LOSSY: tuple[Encoding, ...] = ("float16", "int8")

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from common.arrays import Array, Arrays
-from common.config import Encoding
 from common.errors import ProtocolError
+from common.wire.messages import Encoding
 
 LEVELS = 127
 _LARGEST = float(np.finfo(np.float32).max)

@@ -30,9 +30,9 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from common.access.address import Address
 from common.access.tls import client_context, why
-from common.inbox import Inbox
-from common.streams import Streams
-from common.topics import QOS, Packet
+from common.wire.inbox import Inbox
+from common.wire.streams import Streams
+from common.wire.topics import QOS, Packet
 
 log = logging.getLogger(__name__)
 

@@ -15,15 +15,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from common.arrays import Array, digest
-from common.codec import (
+from common.errors import ProtocolError
+from common.wire.codec import (
     ModelMeta,
     UpdateMeta,
     check_arrays,
     decode_tensors,
     encode_tensors,
 )
-from common.errors import ProtocolError
-from tests.common.codec_strategies import (
+from tests.common.wire.codec_strategies import (
     MODEL,
     UPDATE,
     arrays_of_any_kind,
@@ -57,7 +57,7 @@ def test_the_same_arrays_give_the_same_bytes_in_whatever_order_they_are_named(
 
 SAME_BYTES = """
 import numpy as np
-from common.codec import ModelMeta, UpdateMeta, blob_digest, encode_tensors
+from common.wire.codec import ModelMeta, UpdateMeta, blob_digest, encode_tensors
 arrays = {f"{part}.{n}.w": np.full((n, 3), n, np.float32) for part in ("base", "head")
           for n in range(9)}
 weights = {"base": 1.5, "head": 2.5}

@@ -1,0 +1,1 @@
+"""What crosses the broker, and the connection to it."""
