@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from common.data_section import DataSection as DataSection
-from common.section import Section as Section
+from common.config.data import DataSection as DataSection
+from common.config.section import Section as Section
 from common.wire.messages import Encoding as Encoding
 
 Positive = Annotated[int, Meta(ge=1)]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from common.section import Section
+from common.config.section import Section
 
 
 class DataSection(Section, frozen=True, kw_only=True):
