@@ -18,10 +18,10 @@ from torch.nn import functional
 
 from common.blueprint import first_model
 from common.config import Experiment
+from common.data.samples import Samples
+from common.data.shards import load_shard
 from common.experiment_file import parse_experiment
 from common.orders import Turn
-from common.samples import Samples
-from common.shards import load_shard
 from common.training import use_one_thread
 from common.wire.codec import ModelMeta, encode_tensors
 from common.workbench import Workbench

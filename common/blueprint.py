@@ -12,14 +12,14 @@ from common.algorithms.base import Algorithm, Server
 from common.algorithms.local_norm import with_local_norm
 from common.arrays import Arrays
 from common.config import Experiment
-from common.datasets import dataset_info
+from common.data.datasets import dataset_info
+from common.data.partition import no_natural_clients
+from common.data.skews import smallest_of
 from common.errors import ConfigError, UsageError
 from common.ids import parse_ids, show_ids
 from common.imports import find_function
 from common.models import ModelOptions, ModelSpec, build_spec, initial
-from common.partition import no_natural_clients
 from common.rng import generator
-from common.skews import smallest_of
 
 if TYPE_CHECKING:
     from torch import nn

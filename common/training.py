@@ -20,9 +20,9 @@ from common.algorithms.base import MODEL, After, Extra, Loss, Net
 from common.arrays import part_of
 from common.chance import torch_chance_from
 from common.config import TrainingSection
+from common.data.samples import Images, Samples
 from common.device import device
 from common.optimizers import Optimizer, Tensors, build_optimizer, clipped, learning_rate
-from common.samples import Images, Samples
 from common.whole import Whole
 
 FEATURE_BATCH = 100

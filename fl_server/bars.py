@@ -11,7 +11,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from common.rebalance import Counts
+from common.data.rebalance import Counts
 
 # as matplotlib's "tab10", so that both pictures of a distribution look alike
 PALETTE = (

@@ -19,13 +19,13 @@ import torch
 
 from common.arrays import Array, digest, from_under, under
 from common.config import Experiment
+from common.data.samples import Samples
+from common.data.shards import ensure_shards, load_shard
 from common.disk.atomic import write_atomic
 from common.errors import StoreError
 from common.experiment_file import write_text
 from common.journal import Journal, read_records
 from common.rng import generator
-from common.samples import Samples
-from common.shards import ensure_shards, load_shard
 from common.wire.codec import ModelMeta, decode_tensors, encode_tensors
 from fl_server.learner import Learner, rate_of
 from fl_server.start import starting_model

@@ -8,10 +8,10 @@ import click
 import numpy as np
 
 from common.blueprint import algorithm_of
+from common.data.rebalance import Counts, Rebalance
 from common.experiment_file import load_experiment
 from common.ids import parse_ids
 from common.program.cli import set_up_logging
-from common.rebalance import Counts, Rebalance
 from fl_server import distribution
 from fl_server.bars import palette, print_bars
 from fl_server.cli_options import experiment_file, overrides_option

@@ -11,7 +11,7 @@ import click
 
 from common.access.address import probe
 from common.access.credentials import reach
-from common.datasets import require_dataset
+from common.data.datasets import require_dataset
 from common.errors import UsageError
 from common.program.cli import INTERRUPTED
 from fl_server import launch

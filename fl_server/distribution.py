@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.allotment import Allotment
 from common.config import DataSection, Experiment
-from common.datasets import load_dataset
-from common.rebalance import (
+from common.data.assignment import Allotment
+from common.data.datasets import load_dataset
+from common.data.rebalance import (
     Counts,
     Rebalance,
     effective_samples,
     rebalanced_counts,
     target_of,
 )
-from common.samples import Labels
-from common.shards import allotment_of
+from common.data.samples import Labels
+from common.data.shards import allotment_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

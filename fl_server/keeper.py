@@ -19,7 +19,7 @@ from common.algorithms.base import Update
 from common.arrays import Array, Arrays, digest
 from common.blueprint import algorithm_of, server_of
 from common.config import Experiment
-from common.datasets import dataset_info
+from common.data.datasets import dataset_info
 from common.disk.atomic import write_atomic
 from common.disk.flusher import Flusher
 from common.errors import ProtocolError, StrayUpdateError

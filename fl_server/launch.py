@@ -17,13 +17,13 @@ from typing import Any
 from common.access.address import Address
 from common.blueprint import participants_of
 from common.config import Experiment
-from common.datasets import require_dataset
+from common.data.datasets import require_dataset
+from common.data.shards import has_shards
 from common.disk.atomic import FolderLock
 from common.errors import ConfigError, FedbedError, StoreError, UsageError
 from common.ids import check_name
 from common.program.logs import HUMAN
 from common.program.malloc import keep_buffers
-from common.shards import has_shards
 from fl_server import web
 from fl_server.conductor import Fact
 from fl_server.dashboard import (

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from common.arrays import Array, Arrays
 from common.config import Experiment
-from common.image_ops import shifted
+from common.data.augmentation.image_ops import shifted
+from common.data.samples import Images, Samples
 from common.networks import extract, load
 from common.rng import generator
-from common.samples import Images, Samples
 from common.training import Plan, count_correct, train, use_one_thread
 from common.whole import Whole
 from common.workbench import network_of

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from common.data.rebalance import Counts
 from common.disk.atomic import disk_errors
 from common.errors import FedbedError, UsageError
-from common.rebalance import Counts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

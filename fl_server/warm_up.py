@@ -7,8 +7,8 @@ from pathlib import Path
 
 import safetensors.numpy
 
+from common.data.shards import ensure_shared, load_shared
 from common.disk.atomic import write_atomic
-from common.shards import ensure_shared, load_shared
 from fl_server.learner import Learner
 from fl_server.store import RunStore
 

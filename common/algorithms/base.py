@@ -19,9 +19,9 @@ from msgspec import Meta
 from common.aggregation import Aggregation, combine
 from common.arrays import Array, Arrays, parts
 from common.config import TrainingSection
-from common.rebalance import Rebalance
-from common.rebalanced import Rebalanced
-from common.samples import Samples
+from common.data.rebalance import Rebalance
+from common.data.rebalance_file import Rebalanced
+from common.data.samples import Samples
 from common.wire.messages import Stage
 
 if TYPE_CHECKING:

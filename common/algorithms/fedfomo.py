@@ -25,7 +25,7 @@ from common.algorithms.base import (
     model_of,
 )
 from common.arrays import Array, Arrays, from_under, moved, under, weighted_mean
-from common.samples import Samples
+from common.data.samples import Samples
 from common.wire.messages import Stage
 
 LARGEST_LOSS = 1e3

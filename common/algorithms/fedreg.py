@@ -26,7 +26,7 @@ from common.algorithms.base import (
 )
 from common.algorithms.fedrod import both_heads
 from common.arrays import Arrays, parts, renamed
-from common.rebalance import Rebalance
+from common.data.rebalance import Rebalance
 from common.wire.messages import Stage
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import numpy as np
 from torch import Tensor, nn
 
 from common.algorithms.base import Algorithm, Client, Trained, Update, update_of
-from common.array_files import write_arrays
 from common.arrays import Array, Arrays, digest
 from common.blueprint import first_model, server_of
 from common.config import (
@@ -25,8 +24,9 @@ from common.config import (
     SelectionSection,
     TrainingSection,
 )
-from common.samples import Samples
-from common.shards import shard_key, shard_path
+from common.data.array_files import write_arrays
+from common.data.samples import Samples
+from common.data.shards import shard_key, shard_path
 from common.step_choice import base_step
 from common.training import count_correct, use_one_thread
 from common.wire.codec import check_arrays

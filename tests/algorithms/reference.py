@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from common.arrays import Arrays
 from common.config import Option, TrainingSection
+from common.data.samples import Samples
 from common.rng import generator
-from common.samples import Samples
 from tests.algorithms.federation import HEAVY, THREE, Federation
 
 Values: TypeAlias = dict[str, Tensor]

@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from common.config import Option
-from common.samples import Samples
+from common.data.samples import Samples
 from common.whole import Whole
 from tests.algorithms.federation import HEAVY, THREE, Federation, close
 

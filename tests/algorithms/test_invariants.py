@@ -17,8 +17,8 @@ import torch
 from common import workbench
 from common.arrays import Arrays, digest, from_under, parts, renamed
 from common.config import Option, TrainingSection
+from common.data.samples import Samples
 from common.rng import generator
-from common.samples import Samples
 from tests.algorithms.federation import (
     CLASSES,
     HEAVY,

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import torch
 
+from common.data.samples import Samples
 from common.rng import generator
-from common.samples import Samples
 from tests.algorithms.federation import HEAVY, PLAIN, THREE
 from tests.algorithms.reference import (
     SIZES,

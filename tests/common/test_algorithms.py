@@ -25,10 +25,10 @@ from common.algorithms.base import (
 )
 from common.arrays import Array, Arrays, digest, part_of, weighted_mean
 from common.config import TrainingSection
+from common.data.rebalance_file import Rebalanced
+from common.data.samples import Samples
 from common.errors import ConfigError
-from common.rebalanced import Rebalanced
 from common.rng import generator
-from common.samples import Samples
 from common.wire.codec import ModelMeta, decode_tensors, encode_tensors
 
 SERVER = Server(

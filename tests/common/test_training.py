@@ -16,11 +16,11 @@ from torch.nn import functional
 from common.algorithms.base import Net
 from common.arrays import Array, digest
 from common.config import TrainingSection
-from common.datasets import load_dataset
+from common.data.datasets import load_dataset
+from common.data.samples import Samples
 from common.models import build_spec, initial
 from common.networks import Network, extract, load
 from common.rng import generator
-from common.samples import Samples
 from common.training import (
     Plan,
     TrainingStats,

@@ -17,8 +17,8 @@ from rich.console import Console
 from common.algorithms.base import Algorithm
 from common.algorithms.fedavg import fedavg
 from common.config import DataSection
-from common.rebalance import Rebalance
-from common.shards import ensure_shards, load_rebalanced, load_shard
+from common.data.rebalance import Rebalance
+from common.data.shards import ensure_shards, load_rebalanced, load_shard
 from fl_server.bars import draw_bars, palette
 from fl_server.cli import main
 from fl_server.distribution import Distribution, rebalanced

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from common.data.shards import ensure_shards
 from common.experiment_file import load_experiment
 from common.journal import read_records
-from common.shards import ensure_shards
 from tests.e2e.rig import Rig, eventually
 from tests.fleet.lab import FOLDER, USER, Lab
 

@@ -1,0 +1,1 @@
+"""From public files to the samples of one client."""

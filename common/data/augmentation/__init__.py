@@ -1,0 +1,1 @@
+"""How missing samples are made from those that are there."""

@@ -1,0 +1,80 @@
+"""What a dataset is: what is known of it beforehand, its samples, and how its files may lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
+
+from common.data.samples import Images, Labels
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetInfo:
+    """What is known of a dataset without looking at the disk.
+
+    Images have a shape of (channels, height, width), windows of a text one of (characters,).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    classes: int
+    size: int
+    official: int  # how many of the first samples are the official training part
+    natural: bool = False  # whether its samples come from natural clients
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windows:
+    """Pieces of one text, all of one width; only those asked for are ever made."""
+
+    text: Images
+    starts: npt.NDArray[np.int64]
+    width: int
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, chosen: npt.NDArray[np.int64] | slice) -> Images:
+        return sliding_window_view(self.text, self.width)[self.starts[chosen]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """All samples of a dataset, the official training part first.
+
+    `natural` says where the samples of each natural client begin, and ends with their number.
+    """
+
+    images: Images | Windows
+    labels: Labels
+    natural: npt.NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dataset:
+    """All samples of a dataset, training and test parts in one pool."""
+
+    name: str
+    images: Images | Windows
+    labels: Labels
+    classes: int
+    official: int  # how many of the first samples are the official training part
+    natural: npt.NDArray[np.int64] | None = None  # as in `Pool`
+
+
+class Layout(Protocol):
+    """One way in which the files of a dataset may lie in a folder."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of all files, each of which may also lie there compressed, as `.gz`."""
+        ...
+
+    def read(self, folder: Path) -> Pool:
+        """All samples, or a DataError that names the file that is missing or damaged."""
+        ...

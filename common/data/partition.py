@@ -1,0 +1,150 @@
+"""Who gets which samples: equal shares or a skew, and each client's train and test part.
+
+Pure: the same settings, labels and seed give the same indices. How many samples of each class
+a client gets is in `skews.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from common.config import DataSection
+from common.data.skews import RECIPES, SMALLEST, smallest_of
+from common.errors import ConfigError, DataError
+from common.rng import generator
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+
+NOBODY = -1
+
+log = logging.getLogger(__name__)
+
+
+def partition(
+    data: DataSection,
+    labels: npt.NDArray[np.int64],
+    seed: int,
+    natural: Indices | None = None,
+) -> list[Indices]:
+    """The samples of each client, ascending; no sample belongs to two clients.
+
+    Every sample belongs to one, but for three things: what "classes" cannot divide equally,
+    the clients that "natural" does not choose, and what is beyond `max_samples` is left over.
+    `natural` says where the samples of each natural client begin, and ends with their number.
+    """
+    smallest = smallest_of(data)
+    if data.clients * smallest > len(labels):
+        raise ConfigError(
+            f"data.clients is {data.clients}; expected at most {len(labels) // smallest}, "
+            f"as {data.dataset!r} has {len(labels)} samples and each client needs {smallest}"
+        )
+    rng = generator(seed, "partition")
+    if data.partition == "natural":
+        parts = _natural_parts(data, natural, rng)
+    elif data.partition == "iid":
+        parts = _grouped(_equal_owners(data.clients, len(labels), rng), data.clients)
+    else:
+        parts = _grouped(_skewed_owners(data, labels, rng), data.clients)
+    if data.max_samples:
+        parts = [
+            _at_most(part, data.max_samples, generator(seed, "max_samples", client))
+            for client, part in enumerate(parts)
+        ]
+    left = len(labels) - sum(map(len, parts))
+    if left:
+        # "classes" leaves over what the user did not ask to leave
+        level = logging.WARNING if data.partition == "classes" else logging.INFO
+        text = "%d of %d samples are left over and belong to no client"
+        log.log(level, text, left, len(labels))
+    return parts
+
+
+def no_natural_clients(dataset: str) -> ConfigError:
+    """What to raise when somebody asks for the natural clients of a dataset without any."""
+    return ConfigError(
+        f"data.partition is 'natural', but {dataset!r} has no clients of its own; "
+        "expected another partition, or the dataset 'shakespeare'"
+    )
+
+
+def split(indices: Indices, ratio: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
+    """A random `ratio` of the samples to train with and the rest to test, neither empty."""
+    if len(indices) < SMALLEST:
+        raise DataError(f"{len(indices)} samples cannot be split; expected at least {SMALLEST}")
+    count = min(max(int(len(indices) * ratio + 0.5), 1), len(indices) - 1)
+    shuffled = rng.permutation(indices)
+    return np.sort(shuffled[:count]), np.sort(shuffled[count:])
+
+
+def split_by_class(
+    indices: Indices, labels: npt.NDArray[np.int64], ratio: float, rng: np.random.Generator
+) -> tuple[Indices, Indices]:
+    """A split of each class by itself; the only sample of a class trains.
+
+    `labels` are those of the indices. When no class has two samples it is a plain split, as
+    neither part may be empty.
+    """
+    groups = [indices[labels == label] for label in np.unique(labels)]
+    if len(groups) == len(indices):
+        return split(indices, ratio, rng)
+    train = [group for group in groups if len(group) < SMALLEST]
+    test = []
+    for group in groups:
+        if len(group) >= SMALLEST:
+            ours, theirs = split(group, ratio, rng)
+            train.append(ours)
+            test.append(theirs)
+    return np.sort(np.concatenate(train)), np.sort(np.concatenate(test))
+
+
+def _grouped(owners: Indices, clients: int) -> list[Indices]:
+    """The samples of each client, from the owner of each sample."""
+    left = np.count_nonzero(owners == NOBODY)
+    sizes = np.bincount(owners[owners != NOBODY], minlength=clients)
+    return np.split(np.argsort(owners, kind="stable")[left:], np.cumsum(sizes)[:-1])
+
+
+def _natural_parts(
+    data: DataSection, natural: Indices | None, rng: np.random.Generator
+) -> list[Indices]:
+    """The samples of as many natural clients as are wanted, drawn from those large enough."""
+    if natural is None:
+        raise no_natural_clients(data.dataset)
+    enough = np.flatnonzero(np.diff(natural) >= data.min_size)
+    if data.clients > len(enough):
+        raise ConfigError(
+            f"data.clients is {data.clients}; expected at most {len(enough)}, as no more of "
+            f"the {len(natural) - 1} natural clients of {data.dataset!r} have "
+            f"data.min_size = {data.min_size} samples"
+        )
+    chosen = np.sort(rng.choice(enough, data.clients, replace=False))
+    return [np.arange(natural[one], natural[one + 1]) for one in chosen]
+
+
+def _at_most(part: Indices, most: int, rng: np.random.Generator) -> Indices:
+    """The samples a client keeps if it may have no more than `most`."""
+    return part if len(part) <= most else np.sort(rng.choice(part, most, replace=False))
+
+
+def _equal_owners(clients: int, size: int, rng: np.random.Generator) -> Indices:
+    """The owner of each sample, dealt in turn from a shuffled pile."""
+    owners = np.empty(size, np.int64)
+    owners[rng.permutation(size)] = np.arange(size) % clients
+    return owners
+
+
+def _skewed_owners(
+    data: DataSection, labels: npt.NDArray[np.int64], rng: np.random.Generator
+) -> Indices:
+    """The owner of each sample: each class is divided as the recipe says."""
+    classes, sizes = np.unique(labels, return_counts=True)
+    counts = RECIPES[data.partition](data, sizes, rng)
+    owners = np.full(len(labels), NOBODY, np.int64)
+    for label, row in zip(classes, counts, strict=True):
+        shuffled = rng.permutation(np.flatnonzero(labels == label))
+        owners[shuffled[: row.sum()]] = np.repeat(np.arange(data.clients), row)
+    return owners
