@@ -18,7 +18,7 @@ PACKAGES = ("broker", "common", "fl_client", "fl_server")
 MOST_LINES = 400
 
 PURE = (
-    "common/aggregation.py",
+    "common/algorithms/aggregation.py",
     "common/data/assignment.py",
     "common/arrays.py",
     "common/data/augmentation/five_step.py",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias
 import numpy as np
 from msgspec import Meta
 
-from common.aggregation import Aggregation, combine
+from common.algorithms.aggregation import Aggregation, combine
 from common.arrays import Array, Arrays, parts
 from common.config import TrainingSection
 from common.data.rebalance import Rebalance

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.aggregation import combine
+from common.algorithms.aggregation import combine
 from common.arrays import Array, Arrays
 from common.config import AggregationSection
 
