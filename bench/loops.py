@@ -21,8 +21,8 @@ from common.config import Experiment
 from common.data.samples import Samples
 from common.data.shards import load_shard
 from common.experiment_file import parse_experiment
+from common.learning.training import use_one_thread
 from common.orders import Turn
-from common.training import use_one_thread
 from common.wire.codec import ModelMeta, encode_tensors
 from common.workbench import Workbench
 

@@ -18,7 +18,7 @@ from common.data.skews import smallest_of
 from common.errors import ConfigError, UsageError
 from common.ids import parse_ids, show_ids
 from common.imports import find_function
-from common.models import ModelOptions, ModelSpec, build_spec, initial
+from common.learning.specs import ModelOptions, ModelSpec, build_spec, initial
 from common.rng import generator
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ def user_model(experiment: Experiment) -> nn.Module:
     """Somebody else's model with its first values."""
     name, info = experiment.model.name, dataset_info(experiment.data.dataset)
     function = find_function("model.name", name)
-    from common.user_models import make_user_model  # the one thing here that needs torch
+    from common.learning.user_models import (
+        make_user_model,  # the one thing here that needs torch
+    )
 
     return make_user_model(
         name,

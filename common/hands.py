@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from common.errors import FedbedError
+from common.learning.training import use_one_thread
 from common.orders import (
     AbandonedError,
     EpochDone,
@@ -20,7 +21,6 @@ from common.orders import (
     TurnDone,
     TurnFailed,
 )
-from common.training import use_one_thread
 from common.workbench import Workbench
 
 EpochHeard: TypeAlias = Callable[[EpochDone], None]

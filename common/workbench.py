@@ -37,15 +37,15 @@ from common.config import Experiment, TrainingSection
 from common.data.rebalance_file import Rebalanced
 from common.data.samples import Samples
 from common.data.shards import Shard, ensure_shards, load_rebalanced, load_shard, shard_path
-from common.device import device
 from common.disk.flusher import Flusher
-from common.networks import Network, extract, load
-from common.optimizers import learning_rate
+from common.learning.device import device
+from common.learning.net import Whole
+from common.learning.networks import Network, extract, load
+from common.learning.optimizers import learning_rate
+from common.learning.training import Plan, count_correct, mean_loss, train
 from common.orders import Turn
 from common.rng import generator
 from common.steps import StepStore
-from common.training import Plan, count_correct, mean_loss, train
-from common.whole import Whole
 from common.wire.codec import (
     ModelMeta,
     UpdateMeta,

@@ -12,10 +12,10 @@ from common.arrays import Array, Arrays
 from common.config import Experiment
 from common.data.augmentation.image_ops import shifted
 from common.data.samples import Images, Samples
-from common.networks import extract, load
+from common.learning.net import Whole
+from common.learning.networks import extract, load
+from common.learning.training import Plan, count_correct, train, use_one_thread
 from common.rng import generator
-from common.training import Plan, count_correct, train, use_one_thread
-from common.whole import Whole
 from common.workbench import network_of
 
 CROP = 4  # pixels a crop may be away from the middle

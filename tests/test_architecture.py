@@ -28,7 +28,7 @@ PURE = (
     "common/ids.py",
     "common/data/augmentation/image_ops.py",
     "common/wire/messages.py",
-    "common/models.py",
+    "common/learning/specs.py",
     "common/data/partition.py",
     "common/wire/claims.py",
     "common/data/rebalance.py",

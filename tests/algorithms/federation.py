@@ -27,8 +27,8 @@ from common.config import (
 from common.data.array_files import write_arrays
 from common.data.samples import Samples
 from common.data.shards import shard_key, shard_path
+from common.learning.training import count_correct, use_one_thread
 from common.step_choice import base_step
-from common.training import count_correct, use_one_thread
 from common.wire.codec import check_arrays
 from common.wire.messages import Stage
 from common.workbench import Progress, Workbench, _BenchClient

@@ -10,7 +10,7 @@ from torch import nn
 
 from common.config import Option
 from common.data.samples import Samples
-from common.whole import Whole
+from common.learning.net import Whole
 from tests.algorithms.federation import HEAVY, THREE, Federation, close
 
 EPOCHS, STEPS = 5, 3  # of the head; of one epoch of client 0, which has ten samples

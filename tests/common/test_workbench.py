@@ -47,7 +47,7 @@ def test_the_learning_rate_decays_with_the_rounds(tmp_path: Path) -> None:
     assert 20 < moves[0] / moves[1] < 500  # about 100: the batches of the rounds differ
 
 
-@pytest.mark.parametrize("name", ["s2cnn", "tests.common.test_user_models:noisy"])
+@pytest.mark.parametrize("name", ["s2cnn", "tests.common.learning.test_user_models:noisy"])
 def test_a_turn_with_dropout_gives_the_same_bytes_again(tmp_path: Path, name: str) -> None:
     experiment = Experiment(
         model=ModelSection(name=name),

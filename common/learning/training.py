@@ -18,12 +18,18 @@ from torch.nn import functional
 
 from common.algorithms.base import MODEL, After, Extra, Loss, Net
 from common.arrays import part_of
-from common.chance import torch_chance_from
 from common.config import TrainingSection
 from common.data.samples import Images, Samples
-from common.device import device
-from common.optimizers import Optimizer, Tensors, build_optimizer, clipped, learning_rate
-from common.whole import Whole
+from common.learning.device import device
+from common.learning.net import Whole
+from common.learning.optimizers import (
+    Optimizer,
+    Tensors,
+    build_optimizer,
+    clipped,
+    learning_rate,
+)
+from common.learning.torch_seed import torch_chance_from
 
 FEATURE_BATCH = 100
 NORMALISED_AT_ONCE = 16 * 1024 * 1024  # values; as float32 they take 64 MB

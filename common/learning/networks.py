@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from common.arrays import Array, Arrays
-from common.models import (
+from common.learning.specs import (
     LSTM,
     Block,
     Conv,

@@ -18,10 +18,10 @@ from common.arrays import Array, digest
 from common.config import TrainingSection
 from common.data.datasets import load_dataset
 from common.data.samples import Samples
-from common.models import build_spec, initial
-from common.networks import Network, extract, load
-from common.rng import generator
-from common.training import (
+from common.learning.net import Whole
+from common.learning.networks import Network, extract, load
+from common.learning.specs import build_spec, initial
+from common.learning.training import (
     Plan,
     TrainingStats,
     count_correct,
@@ -29,7 +29,7 @@ from common.training import (
     train,
     use_one_thread,
 )
-from common.whole import Whole
+from common.rng import generator
 
 SPEC = build_spec("dnn", shape=(1, 28, 28), classes=10, head_depth=1)
 

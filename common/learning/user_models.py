@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from common.arrays import part_of
-from common.chance import torch_chance_from
 from common.errors import ConfigError
-from common.models import Shape
+from common.learning.specs import Shape
+from common.learning.torch_seed import torch_chance_from
 
 
 def make_user_model(

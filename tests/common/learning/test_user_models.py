@@ -12,7 +12,7 @@ from common.config import Experiment, ExperimentSection, ModelSection
 from common.errors import ConfigError
 
 Shape = tuple[int, int, int]
-HERE = "tests.common.test_user_models"
+HERE = "tests.common.learning.test_user_models"
 
 
 class Noisy(nn.Module):

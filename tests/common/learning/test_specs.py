@@ -7,7 +7,7 @@ import pytest
 
 from common.arrays import digest, part_of
 from common.errors import ConfigError
-from common.models import ModelOptions, build_spec, initial
+from common.learning.specs import ModelOptions, build_spec, initial
 from common.rng import generator
 
 MNIST, CIFAR, TEXT = (1, 28, 28), (3, 32, 32), (80,)

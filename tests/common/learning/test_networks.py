@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from common.arrays import digest
-from common.models import ModelOptions, ModelSpec, build_spec, initial
-from common.networks import Network, extract, load
+from common.learning.networks import Network, extract, load
+from common.learning.specs import ModelOptions, ModelSpec, build_spec, initial
 from common.rng import generator
 
 SPECS = [

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from common.arrays import Arrays, part_of
-from common.device import device
-from common.networks import Network
+from common.learning.device import device
+from common.learning.networks import Network
 
 _CHANGES_IN_TRAINING = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from common import optimizers
 from common.config import TrainingSection
-from common.optimizers import build_optimizer, clipped, learning_rate
+from common.learning import optimizers
+from common.learning.optimizers import build_optimizer, clipped, learning_rate
 
 
 def some_gradients(step: int) -> tuple[Tensor, ...]:

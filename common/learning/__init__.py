@@ -1,0 +1,1 @@
+"""Networks and local training, with torch."""
