@@ -16,11 +16,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from common.blueprint import first_model
 from common.config import Experiment
 from common.data.samples import Samples
 from common.data.shards import load_shard
-from common.experiment_file import parse_experiment
+from common.experiment.file import parse_experiment
+from common.experiment.resolve import first_model
 from common.learning.training import use_one_thread
 from common.orders import Turn
 from common.wire.codec import ModelMeta, encode_tensors

@@ -8,9 +8,9 @@ from typing import Any
 from bench.bare import BareRounds
 from bench.figures import Effort, Figure, figure, median, rounded
 from bench.testbed import PROTOCOL_ONLY, coordinate, round_times
-from common.blueprint import first_model
 from common.config import Experiment
-from common.experiment_file import parse_experiment
+from common.experiment.file import parse_experiment
+from common.experiment.resolve import first_model
 from common.wire.codec import ModelMeta, encode_tensors
 from fl_server.lab import Lab
 

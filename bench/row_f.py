@@ -7,8 +7,8 @@ from typing import Any
 
 from bench.figures import Effort, Figure, figure, median
 from bench.testbed import PROTOCOL_ONLY, run_lab, serve, write_experiment
-from common.blueprint import shapes_of
-from common.experiment_file import parse_experiment
+from common.experiment.file import parse_experiment
+from common.experiment.resolve import shapes_of
 from common.journal import read_records
 
 BOARDS, CLIENTS = 2, 6

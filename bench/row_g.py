@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.figures import Effort, Figure, figure, median, rounded
 from bench.testbed import PROTOCOL_ONLY, coordinate, own_broker, process, round_times, run_lab
-from common.experiment_file import parse_experiment
+from common.experiment.file import parse_experiment
 
 SELECTED = 6
 TOGETHER = 25  # light boards in one process: their threads wait for each other

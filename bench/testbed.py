@@ -15,7 +15,7 @@ from broker.config import BrokerConfig
 from broker.process import Broker, free_port
 from common.access.address import Address
 from common.config import Experiment
-from common.experiment_file import parse_experiment, write_text
+from common.experiment.file import parse_experiment, write_text
 from common.journal import read_records
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -24,7 +24,12 @@ from common.algorithms.base import (
     Predictor,
 )
 from common.arrays import Array, Arrays, from_under, parts, under
-from common.blueprint import (
+from common.config import Experiment, TrainingSection
+from common.data.rebalance_file import Rebalanced
+from common.data.samples import Samples
+from common.data.shards import Shard, ensure_shards, load_rebalanced, load_shard, shard_path
+from common.disk.flusher import Flusher
+from common.experiment.resolve import (
     algorithm_of,
     first_model,
     has_user_model,
@@ -33,11 +38,6 @@ from common.blueprint import (
     spec_of,
     user_model,
 )
-from common.config import Experiment, TrainingSection
-from common.data.rebalance_file import Rebalanced
-from common.data.samples import Samples
-from common.data.shards import Shard, ensure_shards, load_rebalanced, load_shard, shard_path
-from common.disk.flusher import Flusher
 from common.learning.device import device
 from common.learning.net import Whole
 from common.learning.networks import Network, extract, load

@@ -21,7 +21,7 @@ from common.access.address import Address
 from common.access.tls import ca_expiry, days_left, shake_hands, why
 from common.data.shards import load_shard, shard_key
 from common.errors import DataError
-from common.experiment_file import load_experiment
+from common.experiment.file import load_experiment
 from common.wire.link import PahoLink, Refused, Up
 from common.wire.topics import TRAIN_END, Packet, board_subscriptions
 from fl_client.findings import (

@@ -13,7 +13,6 @@ import msgspec
 
 from common import VERSION
 from common.access.address import Address, probe
-from common.blueprint import algorithm_of, keeps_state, participants_of
 from common.config import Experiment
 from common.errors import (
     BrokerError,
@@ -22,6 +21,7 @@ from common.errors import (
     StoreError,
     VersionError,
 )
+from common.experiment.resolve import algorithm_of, keeps_state, participants_of
 from common.ids import show_ids
 from common.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
 from common.pool import Pool

@@ -23,7 +23,7 @@ from common.data.samples import Samples
 from common.data.shards import ensure_shards, load_shard
 from common.disk.atomic import write_atomic
 from common.errors import StoreError
-from common.experiment_file import write_text
+from common.experiment.file import write_text
 from common.journal import Journal, read_records
 from common.rng import generator
 from common.wire.codec import ModelMeta, decode_tensors, encode_tensors

@@ -13,7 +13,7 @@ from common.access.credentials import reach
 from common.config import Experiment
 from common.data.datasets import require_dataset
 from common.errors import UsageError
-from common.experiment_file import load_experiment, write_text
+from common.experiment.file import load_experiment, write_text
 from common.program.cli import INTERRUPTED, Commands, version_option
 from fl_server import launch
 from fl_server.cli_data import data

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import numpy as np
 
-from common.blueprint import algorithm_of
 from common.data.rebalance import Counts, Rebalance
-from common.experiment_file import load_experiment
+from common.experiment.file import load_experiment
+from common.experiment.resolve import algorithm_of
 from common.ids import parse_ids
 from common.program.cli import set_up_logging
 from fl_server import distribution

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from common.blueprint import participants_of
 from common.config import Experiment
+from common.experiment.resolve import participants_of
 from common.ration import Ration
 from common.wire.messages import CurrentRound, Info, Selected, TrainEnd
 from fl_server import rounds

@@ -17,12 +17,12 @@ import numpy as np
 
 from common.algorithms.base import Update
 from common.arrays import Array, Arrays, digest
-from common.blueprint import algorithm_of, server_of
 from common.config import Experiment
 from common.data.datasets import dataset_info
 from common.disk.atomic import write_atomic
 from common.disk.flusher import Flusher
 from common.errors import ProtocolError, StrayUpdateError
+from common.experiment.resolve import algorithm_of, server_of
 from common.journal import Journal, read_records
 from common.wire.assembly import SMALL, Assembly
 from common.wire.codec import (

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from common.access.address import Address
-from common.blueprint import participants_of
 from common.config import Experiment
 from common.data.datasets import require_dataset
 from common.data.shards import has_shards
 from common.disk.atomic import FolderLock
 from common.errors import ConfigError, FedbedError, StoreError, UsageError
+from common.experiment.resolve import participants_of
 from common.ids import check_name
 from common.program.logs import HUMAN
 from common.program.malloc import keep_buffers

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from common.blueprint import algorithm_of
 from common.config import DataSection, Experiment
 from common.data.rebalance import Rebalance
 from common.data.shards import ensure_shards, ensure_shared, shard_key
 from common.disk.atomic import disk_errors, write_atomic
 from common.errors import UsageError
+from common.experiment.resolve import algorithm_of
 from common.ids import show_ids
 from fl_server.distribution import Distribution, distribution_of, rebalanced
 

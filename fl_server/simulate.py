@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from common import VERSION
-from common.blueprint import algorithm_of
 from common.disk.atomic import write_atomic
 from common.errors import ProtocolError
+from common.experiment.resolve import algorithm_of
 from common.orders import EpochDone, Prepare, Turn, TurnDone
 from common.step_choice import base_step, steps_to_keep
 from common.steps import StepStore

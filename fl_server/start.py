@@ -14,9 +14,9 @@ import safetensors
 import safetensors.numpy
 
 from common.arrays import Array, Arrays
-from common.blueprint import first_model
 from common.config import Experiment
 from common.errors import ConfigError, FedbedError
+from common.experiment.resolve import first_model
 
 log = logging.getLogger(__name__)
 

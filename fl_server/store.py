@@ -23,7 +23,7 @@ from common.arrays import Array, Arrays
 from common.config import Experiment
 from common.disk.atomic import disk_errors, remove_leftovers, write_atomic
 from common.errors import ProtocolError, StoreError, UsageError
-from common.experiment_file import load_experiment, write_text
+from common.experiment.file import load_experiment, write_text
 from common.wire.codec import blob_digest, decode_tensors, encode_tensors
 from common.wire.messages import Ids, Natural, Text, Wire
 from fl_server.round_state import Open

@@ -16,9 +16,9 @@ import pytest
 from broker.cli import main as fl_broker
 from common.algorithms import BUILDERS, build, find_builder, options_of
 from common.algorithms.base import Server, Update
-from common.blueprint import shapes_of
 from common.config import Experiment, ModelSection
-from common.experiment_file import load_experiment
+from common.experiment.file import load_experiment
+from common.experiment.resolve import shapes_of
 from common.rng import generator
 from common.wire.topics import TOPICS
 from fl_client.cli import main as fl_client

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from common.errors import ConfigError
-from common.experiment_file import read_table
+from common.experiment.file import read_table
 from fl_server.summary import METRICS
 
 

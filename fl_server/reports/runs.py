@@ -11,7 +11,7 @@ import msgspec
 
 from common.config import Experiment
 from common.errors import StoreError, UsageError
-from common.experiment_file import load_experiment
+from common.experiment.file import load_experiment
 from common.journal import read_records
 from fl_server.store import has_run
 from fl_server.summary import Line, Summary, summarize

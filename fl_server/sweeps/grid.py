@@ -12,7 +12,7 @@ from typing import Any
 
 from common.config import Experiment
 from common.errors import ConfigError, UsageError
-from common.experiment_file import as_toml, load_experiment, read_table
+from common.experiment.file import as_toml, load_experiment, read_table
 
 SEED = "experiment.seed"
 LONGEST_NAME = 64

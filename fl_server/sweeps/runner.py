@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from common.access.address import Address
-from common.blueprint import participants_of
 from common.disk.atomic import FolderLock
 from common.errors import FedbedError, UsageError
+from common.experiment.resolve import participants_of
 from fl_server import launch
 from fl_server.lab import Lab
 from fl_server.store import RunStore, has_run

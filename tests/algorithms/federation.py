@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from common.algorithms.base import Algorithm, Client, Trained, Update, update_of
 from common.arrays import Array, Arrays, digest
-from common.blueprint import first_model, server_of
 from common.config import (
     AlgorithmSection,
     DataSection,
@@ -27,6 +26,7 @@ from common.config import (
 from common.data.array_files import write_arrays
 from common.data.samples import Samples
 from common.data.shards import shard_key, shard_path
+from common.experiment.resolve import first_model, server_of
 from common.learning.training import count_correct, use_one_thread
 from common.step_choice import base_step
 from common.wire.codec import check_arrays

@@ -12,9 +12,9 @@ import pytest
 from common.algorithms import BUILDERS
 from common.algorithms.local_norm import norms
 from common.arrays import Array, Arrays, digest, part_of
-from common.blueprint import first_model
 from common.errors import ProtocolError
-from common.experiment_file import parse_experiment
+from common.experiment.file import parse_experiment
+from common.experiment.resolve import first_model
 from common.journal import read_records
 from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from fl_server.keeper import Keeper

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from common.blueprint import first_model
 from common.config import DataSection, Experiment, ModelSection, TrainingSection
 from common.disk.atomic import write_atomic
+from common.experiment.resolve import first_model
 from common.orders import EpochDone, Prepare, Prepared, Report, Turn, TurnDone, TurnFailed
 from common.pool import Pool
 from common.steps import StepStore

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from common.arrays import Arrays, digest
-from common.blueprint import first_model
 from common.config import DataSection, Experiment, ModelSection, TrainingSection
+from common.experiment.resolve import first_model
 from common.orders import Turn
 from common.steps import StepStore
 from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from broker.accounts import revoke
 from broker.process import Broker, free_port
 from common.data.shards import ensure_shards
-from common.experiment_file import load_experiment
+from common.experiment.file import load_experiment
 from fl_client.cli import main
 from fl_client.doctor import try_torch
 from tests.conftest import Guarded

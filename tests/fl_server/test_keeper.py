@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from common.arrays import Arrays, digest
-from common.blueprint import first_model
 from common.errors import ProtocolError, StrayUpdateError
-from common.experiment_file import parse_experiment
+from common.experiment.file import parse_experiment
+from common.experiment.resolve import first_model
 from common.journal import read_records
 from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.wire.messages import ClientMetrics, Count, Info

@@ -7,7 +7,6 @@ import pytest
 import safetensors.numpy
 from click.testing import CliRunner
 
-from common.blueprint import first_model
 from common.config import (
     CentralSection,
     DataSection,
@@ -16,6 +15,7 @@ from common.config import (
     TrainingSection,
 )
 from common.errors import ConfigError, StoreError
+from common.experiment.resolve import first_model
 from common.journal import read_records
 from fl_server.central import Central
 from fl_server.cli import main

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from common.arrays import digest
-from common.blueprint import check, first_model, shapes_of, user_model
 from common.config import Experiment, ExperimentSection, ModelSection
 from common.errors import ConfigError
+from common.experiment.resolve import check, first_model, shapes_of, user_model
 
 Shape = tuple[int, int, int]
 HERE = "tests.common.learning.test_user_models"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from common.errors import ConfigError
-from common.experiment_file import parse_experiment
+from common.experiment.file import parse_experiment
 from fl_server.reports import tables
 from fl_server.reports.compare import comparison
 from fl_server.reports.groups import Group, Spread, group_runs, spread

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import ConfigError, UsageError
-from common.experiment_file import load_experiment
+from common.experiment.file import load_experiment
 from fl_server.sweeps.grid import name_of, parse_seeds, plan
 from fl_server.sweeps.pace import Pace
 

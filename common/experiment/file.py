@@ -14,9 +14,9 @@ from typing import Any, get_type_hints
 import msgspec
 
 from common.algorithms import choices, complete_options, find_builder, options_of
-from common.blueprint import check
 from common.config import AlgorithmSection, Experiment, Option, Section
 from common.errors import ConfigError
+from common.experiment.resolve import check
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -24,7 +24,7 @@ from common.config import (
     TrainingSection,
 )
 from common.errors import ConfigError
-from common.experiment_file import (
+from common.experiment.file import (
     apply_override,
     description,
     load_experiment,
