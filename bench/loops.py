@@ -22,9 +22,9 @@ from common.data.shards import load_shard
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
 from common.learning.training import use_one_thread
-from common.orders import Turn
 from common.wire.codec import ModelMeta, encode_tensors
-from common.workbench import Workbench
+from common.worker.bench import Workbench
+from common.worker.orders import Turn
 
 BATCH, RATE, MOMENTUM = 20, 0.01, 0.9
 

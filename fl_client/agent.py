@@ -23,7 +23,6 @@ from typing import TypeVar
 
 import msgspec
 
-from common.step_choice import steps_to_keep
 from common.wire.messages import (
     CurrentRound,
     Info,
@@ -31,6 +30,7 @@ from common.wire.messages import (
     TrainDetail,
     TrainEnd,
 )
+from common.worker.step_choice import steps_to_keep
 from fl_client import duties
 from fl_client.agent_state import (
     Action,

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import msgspec
 
-from common.step_choice import base_step
 from common.wire.messages import CurrentRound, Info, Selected
+from common.worker.step_choice import base_step
 from fl_client.agent_state import (
     Action,
     Cancel,

@@ -23,10 +23,7 @@ from common.errors import (
 )
 from common.experiment.resolve import algorithm_of, keeps_state, participants_of
 from common.ids import show_ids
-from common.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
-from common.pool import Pool
 from common.program.systemd import Notifier
-from common.steps import StepStore
 from common.wire.codec import cut
 from common.wire.drop_counter import Dropped
 from common.wire.link import Arrived, Down, Happening, PahoLink, Posted, Refused, Streamed, Up
@@ -41,6 +38,9 @@ from common.wire.messages import (
 )
 from common.wire.presence import Herald, first_claim
 from common.wire.topics import Packet, board_subscriptions, packet, unpack
+from common.worker.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
+from common.worker.pool import Pool
+from common.worker.step_store import StepStore
 from fl_client import agent
 from fl_client.agent_state import (
     Action,

@@ -7,8 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 from common.errors import FedbedError
-from common.orders import EpochDone, Prepare, Prepared, Report, Turn, TurnDone, TurnFailed
-from common.pool import Pool
+from common.worker.orders import (
+    EpochDone,
+    Prepare,
+    Prepared,
+    Report,
+    Turn,
+    TurnDone,
+    TurnFailed,
+)
+from common.worker.pool import Pool
 
 Answer: TypeAlias = tuple[Turn, TurnDone | EpochDone]
 
@@ -33,7 +41,7 @@ def make_fleet(processes: int) -> Fleet:
 
 class _Here:
     def __init__(self) -> None:
-        from common.hands import Hands  # imports torch, which takes seconds
+        from common.worker.executor import Hands  # imports torch, which takes seconds
 
         self._hands = Hands()
 

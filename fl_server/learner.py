@@ -16,7 +16,7 @@ from common.learning.net import Whole
 from common.learning.networks import extract, load
 from common.learning.training import Plan, count_correct, train, use_one_thread
 from common.rng import generator
-from common.workbench import network_of
+from common.worker.bench import network_of
 
 CROP = 4  # pixels a crop may be away from the middle
 

@@ -10,9 +10,6 @@ from common import VERSION
 from common.disk.atomic import write_atomic
 from common.errors import ProtocolError
 from common.experiment.resolve import algorithm_of
-from common.orders import EpochDone, Prepare, Turn, TurnDone
-from common.step_choice import base_step, steps_to_keep
-from common.steps import StepStore
 from common.wire.messages import (
     PROTOCOL,
     Connected,
@@ -21,6 +18,9 @@ from common.wire.messages import (
     Selected,
     TrainEnd,
 )
+from common.worker.orders import EpochDone, Prepare, Turn, TurnDone
+from common.worker.step_choice import base_step, steps_to_keep
+from common.worker.step_store import StepStore
 from fl_server.conductor import Conductor, Observer, policy_of, resume_state
 from fl_server.fleet import Fleet, make_fleet
 from fl_server.keeper import Keeper

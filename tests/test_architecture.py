@@ -34,7 +34,7 @@ PURE = (
     "common/data/rebalance.py",
     "common/data/sinkhorn.py",
     "common/data/skews.py",
-    "common/step_choice.py",
+    "common/worker/step_choice.py",
     "common/wire/topics.py",
     "fl_client/agent.py",
     "fl_client/agent_state.py",

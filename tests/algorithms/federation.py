@@ -28,10 +28,10 @@ from common.data.samples import Samples
 from common.data.shards import shard_key, shard_path
 from common.experiment.resolve import first_model, server_of
 from common.learning.training import count_correct, use_one_thread
-from common.step_choice import base_step
 from common.wire.codec import check_arrays
 from common.wire.messages import Stage
-from common.workbench import Progress, Workbench, _BenchClient
+from common.worker.bench import Progress, Workbench, _BenchClient
+from common.worker.step_choice import base_step
 
 HERE = "tests.algorithms.federation"
 CLASSES = 10  # of the data set whose place the hand-made samples take

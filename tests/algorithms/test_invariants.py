@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from common import workbench
 from common.arrays import Arrays, digest, from_under, parts, renamed
 from common.config import Option, TrainingSection
 from common.data.samples import Samples
 from common.rng import generator
+from common.worker import bench as workbench
 from tests.algorithms.federation import (
     CLASSES,
     HEAVY,

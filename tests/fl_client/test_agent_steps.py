@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from common.step_choice import base_step, steps_to_keep
 from common.wire.messages import (
     Info,
 )
+from common.worker.step_choice import base_step, steps_to_keep
 from fl_client.agent_state import (
     GotPart,
     Prune,

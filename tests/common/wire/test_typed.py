@@ -13,7 +13,7 @@ import msgspec
 from common.wire.codec import decode, encode
 from common.wire.presence import first_claim
 from common.wire.messages import Connected, Telemetry
-from common.orders import REPORTS, Prepared
+from common.worker.orders import REPORTS, Prepared
 
 said = encode(first_claim("b", instance="i", starts=1, clients=(1, 2)))
 report = msgspec.json.encode(Prepared(run="r", problem=""))

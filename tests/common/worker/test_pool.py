@@ -19,10 +19,18 @@ import pytest
 from common.config import DataSection, Experiment, ModelSection, TrainingSection
 from common.disk.atomic import write_atomic
 from common.experiment.resolve import first_model
-from common.orders import EpochDone, Prepare, Prepared, Report, Turn, TurnDone, TurnFailed
-from common.pool import Pool
-from common.steps import StepStore
 from common.wire.codec import ModelMeta, UpdateMeta, blob_digest, decode_tensors, encode_tensors
+from common.worker.orders import (
+    EpochDone,
+    Prepare,
+    Prepared,
+    Report,
+    Turn,
+    TurnDone,
+    TurnFailed,
+)
+from common.worker.pool import Pool
+from common.worker.step_store import StepStore
 
 PATIENCE = 60.0
 CLIENTS = (0, 1, 2, 3)
@@ -230,8 +238,8 @@ def test_a_killed_process_is_reported_with_its_job_and_the_next_job_works(
 
 EMPLOYER = """
 import sys
-from common.orders import Prepare
-from common.pool import Pool
+from common.worker.orders import Prepare
+from common.worker.pool import Pool
 pool = Pool(1, print)
 from common.config import Experiment
 pool.prepare(Prepare(run="r", experiment=Experiment(), shards="x", steps="x", clients=(99,)))

@@ -43,9 +43,7 @@ from common.learning.net import Whole
 from common.learning.networks import Network, extract, load
 from common.learning.optimizers import learning_rate
 from common.learning.training import Plan, count_correct, mean_loss, train
-from common.orders import Turn
 from common.rng import generator
-from common.steps import StepStore
 from common.wire.codec import (
     ModelMeta,
     UpdateMeta,
@@ -54,6 +52,8 @@ from common.wire.codec import (
     encode_tensors,
 )
 from common.wire.messages import ClientMetrics, Count, Stage
+from common.worker.orders import Turn
+from common.worker.step_store import StepStore
 
 SHARD_BYTES = 64 * 1024**2  # of shards that need not be read again in the next round
 MEMORY = "optimizer"  # the part of a client's state that its optimizers remember

@@ -14,7 +14,7 @@ from typing import IO
 
 import msgspec
 
-from common.orders import (
+from common.worker.orders import (
     ORDERS,
     Abandon,
     AbandonedError,
@@ -43,7 +43,9 @@ class _Process:
         os._exit(0)  # the employer is gone, and training must not go on without it
 
     def work(self) -> None:
-        from common.hands import Hands  # imports torch, which takes seconds; we listen already
+        from common.worker.executor import (
+            Hands,  # imports torch, which takes seconds; we listen already
+        )
 
         hands = Hands()
         while True:

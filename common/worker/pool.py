@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from common.orders import (
+from common.worker.orders import (
     REPORTS,
     Abandon,
     Order,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from common.arrays import Array, digest
 from common.errors import StoreError
-from common.step_choice import base_step, steps_to_keep
-from common.steps import StepStore
 from common.wire.messages import Count
+from common.worker.step_choice import base_step, steps_to_keep
+from common.worker.step_store import StepStore
 
 COUNT = Count(correct=3, total=4)
 

@@ -10,10 +10,10 @@ import torch
 from common.arrays import Arrays, digest
 from common.config import DataSection, Experiment, ModelSection, TrainingSection
 from common.experiment.resolve import first_model
-from common.orders import Turn
-from common.steps import StepStore
 from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
-from common.workbench import Workbench
+from common.worker.bench import Workbench
+from common.worker.orders import Turn
+from common.worker.step_store import StepStore
 
 
 def trained(

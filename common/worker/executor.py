@@ -12,7 +12,8 @@ import msgspec
 
 from common.errors import FedbedError
 from common.learning.training import use_one_thread
-from common.orders import (
+from common.worker.bench import Workbench
+from common.worker.orders import (
     AbandonedError,
     EpochDone,
     Prepare,
@@ -21,7 +22,6 @@ from common.orders import (
     TurnDone,
     TurnFailed,
 )
-from common.workbench import Workbench
 
 EpochHeard: TypeAlias = Callable[[EpochDone], None]
 

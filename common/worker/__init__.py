@@ -1,0 +1,1 @@
+"""The training process, from inside and as its owner sees it."""
