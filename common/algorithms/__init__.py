@@ -18,7 +18,7 @@ import msgspec
 from common.algorithms.base import Algorithm
 from common.config import Option
 from common.errors import ConfigError
-from common.imports import find_function
+from common.plugins import find_function
 
 _HERE = "common.algorithms"
 BUILDERS = {

@@ -17,8 +17,8 @@ from common.data.partition import no_natural_clients
 from common.data.skews import smallest_of
 from common.errors import ConfigError, UsageError
 from common.ids import parse_ids, show_ids
-from common.imports import find_function
 from common.learning.specs import ModelOptions, ModelSpec, build_spec, initial
+from common.plugins import find_function
 from common.rng import generator
 
 if TYPE_CHECKING:
