@@ -15,9 +15,10 @@ from common.config import Experiment
 from common.experiment.resolve import participants_of
 from common.ration import Ration
 from common.wire.messages import CurrentRound, Info, Selected, TrainEnd
-from fl_server import rounds
 from fl_server.keeper import Keeper
-from fl_server.round_state import (
+from fl_server.rounds import machine as rounds
+from fl_server.rounds.selection import chances_of
+from fl_server.rounds.state import (
     Action,
     Aggregated,
     Announce,
@@ -33,7 +34,6 @@ from fl_server.round_state import (
     Tell,
     Working,
 )
-from fl_server.selection import chances_of
 
 Fact: TypeAlias = dict[str, Any]  # one JSON object of events.jsonl
 Observer: TypeAlias = Callable[[Fact], None]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from common.errors import ProtocolError, StrayUpdateError
 from common.wire.assembly import SMALL, Assembly
 from common.wire.messages import Chunk
-from fl_server import rounds
 from fl_server.conductor import Conductor
 from fl_server.refusals import Refusals
-from fl_server.round_state import Event, Rejected, Stored, Strayed
+from fl_server.rounds import machine as rounds
+from fl_server.rounds.state import Event, Rejected, Stored, Strayed
 
 HELD_BYTES = 32 * 1024**2  # of small updates on their way
 

@@ -35,7 +35,7 @@ from common.wire.codec import (
     encode_tensors,
 )
 from common.wire.messages import ClientMetrics, Info
-from fl_server.round_state import Close, Open
+from fl_server.rounds.state import Close, Open
 from fl_server.start import starting_model
 from fl_server.store import CheckpointMeta, RunStore
 from fl_server.summary import summarize

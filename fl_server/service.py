@@ -38,13 +38,13 @@ from common.wire.messages import (
 )
 from common.wire.presence import Herald, first_claim
 from common.wire.topics import Packet, packet, server_subscriptions, unpack, weights_topic
-from fl_server import rounds
 from fl_server.conductor import Conductor, Observer, policy_of, resume_state
 from fl_server.history import History, both
 from fl_server.incoming import Incoming
 from fl_server.keeper import Keeper
 from fl_server.refusals import Refusals
-from fl_server.round_state import (
+from fl_server.rounds import machine as rounds
+from fl_server.rounds.state import (
     Event,
     Finished,
     Gathering,

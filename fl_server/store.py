@@ -26,7 +26,7 @@ from common.errors import ProtocolError, StoreError, UsageError
 from common.experiment.file import load_experiment, write_text
 from common.wire.codec import blob_digest, decode_tensors, encode_tensors
 from common.wire.messages import Ids, Natural, Text, Wire
-from fl_server.round_state import Open
+from fl_server.rounds.state import Open
 
 FORMAT = 1
 KEEP_CHECKPOINTS = 3

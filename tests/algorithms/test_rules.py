@@ -18,7 +18,7 @@ from common.experiment.resolve import first_model
 from common.journal import read_records
 from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from fl_server.keeper import Keeper
-from fl_server.round_state import Close, Open
+from fl_server.rounds.state import Close, Open
 from fl_server.simulate import Simulation
 from fl_server.store import RunStore, create_run
 from tests.algorithms.federation import HEAVY, HERE, THREE, Federation, Round, samples

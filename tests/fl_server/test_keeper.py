@@ -16,7 +16,7 @@ from common.journal import read_records
 from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.wire.messages import ClientMetrics, Count, Info
 from fl_server.keeper import Keeper
-from fl_server.round_state import Close, Open
+from fl_server.rounds.state import Close, Open
 from fl_server.store import RunStore, create_run
 from fl_server.summary import Summary
 

@@ -11,8 +11,8 @@ from common.wire.messages import (
     Connected,
     Info,
 )
-from fl_server import round_state as r
-from fl_server import rounds
+from fl_server.rounds import machine as rounds
+from fl_server.rounds import state as r
 from tests.model.parts import (
     COORDINATOR,
     PARTS,

@@ -21,7 +21,7 @@ from common.wire.messages import (
     TrainDetail,
     TrainEnd,
 )
-from fl_server import round_state as r
+from fl_server.rounds import state as r
 
 if TYPE_CHECKING:
     from tests.model.world import World

@@ -16,9 +16,9 @@ from common.wire.messages import (
     CurrentRound,
     Info,
 )
-from fl_server import rounds
-from fl_server.roll import all_present
-from fl_server.round_state import (
+from fl_server.rounds import machine as rounds
+from fl_server.rounds.boards import all_present
+from fl_server.rounds.state import (
     Action,
     Aggregated,
     Event,

@@ -31,8 +31,15 @@ from common.wire.messages import (
     Selected,
     TrainEnd,
 )
-from fl_server.roll import all_present, needs_telling, note_presence, note_silence, note_word
-from fl_server.round_state import (
+from fl_server.rounds.boards import (
+    all_present,
+    needs_telling,
+    note_presence,
+    note_silence,
+    note_word,
+)
+from fl_server.rounds.selection import choose, draw, enough, is_overdue, not_given_up
+from fl_server.rounds.state import (
     REPEAT_SECONDS,
     Action,
     Aggregated,
@@ -59,7 +66,6 @@ from fl_server.round_state import (
     Tick,
     Working,
 )
-from fl_server.selection import choose, draw, enough, is_overdue, not_given_up
 
 REPEAT_AT_MOST = 30.0
 CONFIRM_SECONDS = 0.25

@@ -10,10 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.config import Experiment, ExperimentSection, SelectionSection
-from fl_server import rounds
 from fl_server.conductor import policy_of
-from fl_server.round_state import Board, Gathering, Policy, State, Tick, Working
-from fl_server.selection import chances_of, choose, draw, enough, is_overdue, not_given_up
+from fl_server.rounds import machine as rounds
+from fl_server.rounds.selection import (
+    chances_of,
+    choose,
+    draw,
+    enough,
+    is_overdue,
+    not_given_up,
+)
+from fl_server.rounds.state import Board, Gathering, Policy, State, Tick, Working
 
 POLICY = Policy(
     run="run",

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from common.ids import show_ids
 from common.wire.messages import COORDINATOR, Connected
-from fl_server.round_state import REPEAT_SECONDS, Action, Board, Note, Policy, State, Working
+from fl_server.rounds.state import REPEAT_SECONDS, Action, Board, Note, Policy, State, Working
 
 SILENCE_SECONDS = 60.0
 

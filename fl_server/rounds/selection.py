@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from common.rng import dirichlet, generator
-from fl_server.round_state import Board, Policy, State, Working
+from fl_server.rounds.state import Board, Policy, State, Working
 
 EVEN: Mapping[int, float] = {}
 LEAST = 1e-6  # of all chances, this part is the same for all: a tiny gamma draws exact zeros

@@ -9,8 +9,9 @@ from common.wire.messages import (
     CurrentRound,
     Selected,
 )
-from fl_server import rounds
-from fl_server.round_state import (
+from fl_server.rounds import machine as rounds
+from fl_server.rounds.machine import CONFIRM_SECONDS
+from fl_server.rounds.state import (
     Announce,
     Close,
     Closing,
@@ -29,8 +30,7 @@ from fl_server.round_state import (
     Tick,
     Working,
 )
-from fl_server.rounds import CONFIRM_SECONDS
-from tests.fl_server.round_machine import (
+from tests.fl_server.rounds.round_machine import (
     POLICY,
     A,
     B,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from fl_server import rounds
-from fl_server.roll import SILENCE_SECONDS
-from fl_server.round_state import (
+from fl_server.rounds import machine as rounds
+from fl_server.rounds.boards import SILENCE_SECONDS
+from fl_server.rounds.state import (
     Close,
     Gathering,
     Open,
@@ -15,7 +15,7 @@ from fl_server.round_state import (
     Tick,
     Working,
 )
-from tests.fl_server.round_machine import (
+from tests.fl_server.rounds.round_machine import (
     A,
     B,
     Machine,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fl_server.round_state import (
+from fl_server.rounds.state import (
     Close,
     Open,
     Working,
 )
-from tests.fl_server.round_machine import (
+from tests.fl_server.rounds.round_machine import (
     A,
     B,
     begun,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from common.wire.messages import (
     TrainEnd,
 )
-from fl_server.round_state import (
+from fl_server.rounds.state import (
     Announce,
     Close,
     Finish,
@@ -17,7 +17,7 @@ from fl_server.round_state import (
     State,
     Strayed,
 )
-from tests.fl_server.round_machine import (
+from tests.fl_server.rounds.round_machine import (
     A,
     B,
     Machine,

@@ -1,0 +1,1 @@
+"""The round machine: decides, and touches nothing."""
