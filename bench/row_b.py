@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.figures import Effort, Figure, figure, median, rounded
 from bench.row_a import rates, read_rates
 from bench.testbed import round_times, run_lab
-from common.journal import read_records
+from fl_server.run.journal import read_records
 
 CLIENTS, SELECTED, BOARDS, EPOCHS = 30, 6, 2, 5
 

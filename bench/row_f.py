@@ -9,7 +9,7 @@ from bench.figures import Effort, Figure, figure, median
 from bench.testbed import PROTOCOL_ONLY, run_lab, serve, write_experiment
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import shapes_of
-from common.journal import read_records
+from fl_server.run.journal import read_records
 
 BOARDS, CLIENTS = 2, 6
 LIMITS = {"float32": 1.02, "float16": 0.52, "int8": 0.27}

@@ -16,7 +16,7 @@ from broker.process import Broker, free_port
 from common.access.address import Address
 from common.config import Experiment
 from common.experiment.file import parse_experiment, write_text
-from common.journal import read_records
+from fl_server.run.journal import read_records
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTOCOL_ONLY: Mapping[str, Mapping[str, Any]] = {

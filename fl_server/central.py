@@ -24,11 +24,11 @@ from common.data.shards import ensure_shards, load_shard
 from common.disk.atomic import write_atomic
 from common.errors import StoreError
 from common.experiment.file import write_text
-from common.journal import Journal, read_records
 from common.rng import generator
 from common.wire.codec import ModelMeta, decode_tensors, encode_tensors
 from fl_server.learner import Learner, rate_of
-from fl_server.start import starting_model
+from fl_server.run.first_model import starting_model
+from fl_server.run.journal import Journal, read_records
 
 Line = dict[str, Any]
 

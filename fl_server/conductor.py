@@ -15,7 +15,6 @@ from common.config import Experiment
 from common.experiment.resolve import participants_of
 from common.ration import Ration
 from common.wire.messages import CurrentRound, Info, Selected, TrainEnd
-from fl_server.keeper import Keeper
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.selection import chances_of
 from fl_server.rounds.state import (
@@ -34,6 +33,7 @@ from fl_server.rounds.state import (
     Tell,
     Working,
 )
+from fl_server.run.aggregator import Keeper
 
 Fact: TypeAlias = dict[str, Any]  # one JSON object of events.jsonl
 Observer: TypeAlias = Callable[[Fact], None]

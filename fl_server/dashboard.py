@@ -18,7 +18,7 @@ from rich.text import Text
 
 from common.ids import show_ids
 from fl_server.faulty_lab import Recovery
-from fl_server.summary import Summary
+from fl_server.run.summary import Summary
 from fl_server.view import LOUD, BoardView, View
 
 Style: TypeAlias = Literal["screen", "plain", "quiet", "json"]

@@ -27,7 +27,7 @@ from fl_server.faults import Fault, Script, aimed, drawn
 from fl_server.lab import Lab, descendants, die_with_parent
 from fl_server.observer import Watcher
 from fl_server.relay import Shape
-from fl_server.store import RunStore
+from fl_server.run.store import RunStore
 
 LOOK_SECONDS = 0.05
 SLOW = Shape(delay=0.2, rate=2e6)

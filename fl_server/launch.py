@@ -34,14 +34,14 @@ from fl_server.dashboard import (
     recovery_table,
     show_summary,
 )
-from fl_server.event_files import EventFile
 from fl_server.faults import Script, parse_script
 from fl_server.faulty_lab import FaultyLab, recoveries
 from fl_server.lab import Lab, share_out
+from fl_server.run.first_model import check_start
+from fl_server.run.store import RunStore, create_run, free_name, has_run
+from fl_server.run.tensorboard import EventFile
 from fl_server.service import Coordinator, say_end_again
 from fl_server.simulate import Simulation
-from fl_server.start import check_start
-from fl_server.store import RunStore, create_run, free_name, has_run
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -41,7 +41,6 @@ from common.wire.topics import Packet, packet, server_subscriptions, unpack, wei
 from fl_server.conductor import Conductor, Observer, policy_of, resume_state
 from fl_server.history import History, both
 from fl_server.incoming import Incoming
-from fl_server.keeper import Keeper
 from fl_server.refusals import Refusals
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.state import (
@@ -53,7 +52,8 @@ from fl_server.rounds.state import (
     Tick,
     Working,
 )
-from fl_server.store import RunStore
+from fl_server.run.aggregator import Keeper
+from fl_server.run.store import RunStore
 
 TICK_SECONDS = 0.2
 WAITING_SECONDS = 10.0

@@ -23,9 +23,9 @@ from common.worker.step_choice import base_step, steps_to_keep
 from common.worker.step_store import StepStore
 from fl_server.conductor import Conductor, Observer, policy_of, resume_state
 from fl_server.fleet import Fleet, make_fleet
-from fl_server.keeper import Keeper
 from fl_server.rounds.state import Event, Heard, Rejected, Stored, Working
-from fl_server.store import RunStore
+from fl_server.run.aggregator import Keeper
+from fl_server.run.store import RunStore
 
 BOARD = "simulation"
 

@@ -10,7 +10,7 @@ import safetensors.numpy
 from common.data.shards import ensure_shared, load_shared
 from common.disk.atomic import write_atomic
 from fl_server.learner import Learner
-from fl_server.store import RunStore
+from fl_server.run.store import RunStore
 
 
 def main(folder: Path, file: Path) -> None:

@@ -20,10 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from common.journal import read_records
 from fl_server.dashboard import Lines, recovery_table
 from fl_server.faults import TARGETS
 from fl_server.faulty_lab import recoveries
+from fl_server.run.journal import read_records
 
 EXPERIMENT = """
 [experiment]

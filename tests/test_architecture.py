@@ -46,8 +46,8 @@ PURE = (
     "fl_server/rounds/state.py",
     "fl_server/rounds/machine.py",
     "fl_server/rounds/selection.py",
-    "fl_server/summary.py",
-    "fl_server/tally.py",
+    "fl_server/run/summary.py",
+    "fl_server/run/tally.py",
     "fl_server/timeline.py",
     "fl_server/view.py",
 )

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from common.access.address import Address
-from common.journal import read_records
+from fl_server.run.journal import read_records
 from fl_server.web import Place, serving
 from tests.e2e.rig import eventually
 

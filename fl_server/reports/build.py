@@ -19,7 +19,7 @@ from fl_server.reports.plots import Counts, check_matplotlib, plots_of, save
 from fl_server.reports.reference import Reference
 from fl_server.reports.render import FORMATS, show, to_html
 from fl_server.reports.tables import Cell, Column, Table
-from fl_server.summary import GLOBAL
+from fl_server.run.summary import GLOBAL
 
 
 def tables_of(groups: Sequence[Group], reference: Reference | None) -> list[Table]:

@@ -12,7 +12,7 @@ import msgspec
 
 from common.config import Experiment
 from fl_server.reports.runs import RunData
-from fl_server.summary import personal_metric, values
+from fl_server.run.summary import personal_metric, values
 
 Which: TypeAlias = Literal["best", "last", "mean_last"]
 Settings: TypeAlias = Mapping[str, object]  # "section.key" -> value

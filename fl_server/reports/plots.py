@@ -21,7 +21,7 @@ from common.errors import UsageError
 from fl_server.reports.groups import Group
 from fl_server.reports.tables import times_of
 from fl_server.reports.timing import mean
-from fl_server.summary import GLOBAL, values
+from fl_server.run.summary import GLOBAL, values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ import msgspec
 
 from common.errors import ConfigError
 from common.experiment.file import read_table
-from fl_server.summary import METRICS
+from fl_server.run.summary import METRICS
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,9 +12,9 @@ import msgspec
 from common.config import Experiment
 from common.errors import StoreError, UsageError
 from common.experiment.file import load_experiment
-from common.journal import read_records
-from fl_server.store import has_run
-from fl_server.summary import Line, Summary, summarize
+from fl_server.run.journal import read_records
+from fl_server.run.store import has_run
+from fl_server.run.summary import Line, Summary, summarize
 
 
 @dataclass(frozen=True, slots=True)

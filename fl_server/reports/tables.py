@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from fl_server.reports.groups import Group, Spread, spread
 from fl_server.reports.runs import RunData
 from fl_server.reports.timing import FAULTS, BoardTimes, board_times, faults, mean
-from fl_server.summary import GLOBAL, Reach
+from fl_server.run.summary import GLOBAL, Reach
 
 Unit: TypeAlias = Literal[
     "text", "percent", "count", "number", "points", "bytes", "seconds", "joules"

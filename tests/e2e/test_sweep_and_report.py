@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from common.arrays import digest
-from common.journal import read_records
 from common.wire.codec import ModelMeta, decode_tensors
+from fl_server.run.journal import read_records
 from tests.e2e.rig import PATIENCE, alive, eventually, family
 
 TINY = """

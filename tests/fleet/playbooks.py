@@ -12,7 +12,7 @@ from typing import Any
 
 from common.data.shards import ensure_shards
 from common.experiment.file import load_experiment
-from common.journal import read_records
+from fl_server.run.journal import read_records
 from tests.e2e.rig import Rig, eventually
 from tests.fleet.lab import FOLDER, USER, Lab
 

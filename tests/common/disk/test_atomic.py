@@ -20,7 +20,7 @@ from common.disk.atomic import (
 )
 from common.disk.flusher import Flusher
 from common.errors import StoreError
-from common.journal import Journal, read_records
+from fl_server.run.journal import Journal, read_records
 
 KILLS = 8
 

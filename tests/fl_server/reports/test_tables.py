@@ -19,7 +19,7 @@ from fl_server.reports.render import show, to_csv, to_html, to_latex, to_markdow
 from fl_server.reports.runs import RunData
 from fl_server.reports.tables import Column, Table
 from fl_server.reports.timing import board_times, faults
-from fl_server.summary import summarize
+from fl_server.run.summary import summarize
 
 
 def line(number: int, accuracy: float) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from common.disk.atomic import disk_errors
-from common.journal import read_records
-from fl_server.summary import METRICS
+from fl_server.run.journal import read_records
+from fl_server.run.summary import METRICS
 
 FOLDER = "tensorboard"
 _NAME = "events.out.tfevents.{time:010d}.fedbed"

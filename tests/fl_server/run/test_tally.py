@@ -7,7 +7,7 @@ import pytest
 
 from common.wire.codec import UpdateMeta
 from common.wire.messages import ClientMetrics, Count, Stage
-from fl_server.tally import Tally, mean_loss, share
+from fl_server.run.tally import Tally, mean_loss, share
 
 
 def metrics(client: int, **counts: tuple[int, int]) -> ClientMetrics:

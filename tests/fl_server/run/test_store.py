@@ -14,7 +14,7 @@ from common.errors import StoreError, UsageError
 from common.experiment.file import parse_experiment
 from common.wire.codec import UpdateMeta, blob_digest, encode_tensors
 from fl_server.rounds.state import Open
-from fl_server.store import CheckpointMeta, RunStore, create_run, free_name
+from fl_server.run.store import CheckpointMeta, RunStore, create_run, free_name
 
 EXPERIMENT = parse_experiment({"model": {"name": "dnn"}, "data": {"clients": 4}})
 

@@ -23,7 +23,6 @@ from common.disk.atomic import write_atomic
 from common.disk.flusher import Flusher
 from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.resolve import algorithm_of, server_of
-from common.journal import Journal, read_records
 from common.wire.assembly import SMALL, Assembly
 from common.wire.codec import (
     ModelMeta,
@@ -36,10 +35,11 @@ from common.wire.codec import (
 )
 from common.wire.messages import ClientMetrics, Info
 from fl_server.rounds.state import Close, Open
-from fl_server.start import starting_model
-from fl_server.store import CheckpointMeta, RunStore
-from fl_server.summary import summarize
-from fl_server.tally import Tally, mean_loss, mean_values
+from fl_server.run.first_model import starting_model
+from fl_server.run.journal import Journal, read_records
+from fl_server.run.store import CheckpointMeta, RunStore
+from fl_server.run.summary import summarize
+from fl_server.run.tally import Tally, mean_loss, mean_values
 
 RECENT_BYTES = 48 * 1024**2  # of small updates that aggregation need not read again
 Line = dict[str, Any]  # one JSON object of metrics.jsonl

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.errors import StoreError
-from common.journal import Journal, read_records
+from fl_server.run.journal import Journal, read_records
 
 values = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text() | st.floats(-1, 1)
 records_of_any_kind = st.lists(st.dictionaries(st.text(max_size=5), values, max_size=4))

@@ -16,12 +16,12 @@ from common.config import (
 )
 from common.errors import ConfigError, StoreError
 from common.experiment.resolve import first_model
-from common.journal import read_records
 from fl_server.central import Central
 from fl_server.cli import main
-from fl_server.keeper import Keeper
-from fl_server.start import check_start, starting_model
-from fl_server.store import create_run
+from fl_server.run.aggregator import Keeper
+from fl_server.run.first_model import check_start, starting_model
+from fl_server.run.journal import read_records
+from fl_server.run.store import create_run
 
 SMALL = Experiment(
     model=ModelSection(name="dnn", hidden=4),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from common.journal import Journal
-from fl_server.event_files import EventFile, masked_crc, tag_of
+from fl_server.run.journal import Journal
+from fl_server.run.tensorboard import EventFile, masked_crc, tag_of
 
 LINE = {"round": 0, "accuracy_global": 0.25, "accuracy_l2": None, "time": 5.0}
 

@@ -12,13 +12,13 @@ from common.arrays import Arrays, digest
 from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
-from common.journal import read_records
 from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.wire.messages import ClientMetrics, Count, Info
-from fl_server.keeper import Keeper
 from fl_server.rounds.state import Close, Open
-from fl_server.store import RunStore, create_run
-from fl_server.summary import Summary
+from fl_server.run.aggregator import Keeper
+from fl_server.run.journal import read_records
+from fl_server.run.store import RunStore, create_run
+from fl_server.run.summary import Summary
 
 EXPERIMENT = parse_experiment({"model": {"name": "dnn"}, "data": {"clients": 4}})
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fl_server.summary import reached, summarize
+from fl_server.run.summary import reached, summarize
 
 
 def line(number: int, **more: Any) -> dict[str, Any]:
