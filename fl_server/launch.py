@@ -25,7 +25,9 @@ from common.ids import check_name
 from common.program.logs import HUMAN
 from common.program.malloc import keep_buffers
 from fl_server import web
-from fl_server.conductor import Fact
+from fl_server.coordinator.conductor import Fact
+from fl_server.coordinator.service import Coordinator, say_end_again
+from fl_server.coordinator.simulate import Simulation
 from fl_server.dashboard import (
     Lines,
     Screen,
@@ -40,8 +42,6 @@ from fl_server.lab import Lab, share_out
 from fl_server.run.first_model import check_start
 from fl_server.run.store import RunStore, create_run, free_name, has_run
 from fl_server.run.tensorboard import EventFile
-from fl_server.service import Coordinator, say_end_again
-from fl_server.simulate import Simulation
 
 if sys.version_info >= (3, 11):
     import tomllib

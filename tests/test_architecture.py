@@ -40,7 +40,7 @@ PURE = (
     "fl_client/agent_state.py",
     "fl_client/duties.py",
     "fl_client/energy.py",
-    "fl_server/history.py",
+    "fl_server/coordinator/history.py",
     "fl_server/listener.py",
     "fl_server/page.py",
     "fl_server/rounds/state.py",
@@ -157,8 +157,8 @@ def test_a_pure_file_knows_nothing_of_the_world(name: str) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "fl_server.service",
-        "fl_server.conductor",
+        "fl_server.coordinator.service",
+        "fl_server.coordinator.conductor",
         "fl_client.service",
     ],
 )

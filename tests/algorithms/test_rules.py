@@ -16,11 +16,11 @@ from common.errors import ProtocolError
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
 from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
+from fl_server.coordinator.simulate import Simulation
 from fl_server.rounds.state import Close, Open
 from fl_server.run.aggregator import Keeper
 from fl_server.run.journal import read_records
 from fl_server.run.store import RunStore, create_run
-from fl_server.simulate import Simulation
 from tests.algorithms.federation import HEAVY, HERE, THREE, Federation, Round, samples
 
 ODD = (samples(1), samples(0, 5), samples(4, 4, 1, seed=2), samples(0, 0, 0, 2))

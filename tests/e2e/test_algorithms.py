@@ -10,8 +10,8 @@ import pytest
 from broker.process import Broker
 from common.algorithms import BUILDERS
 from common.experiment.file import load_experiment
+from fl_server.coordinator.simulate import Simulation
 from fl_server.run.store import create_run
-from fl_server.simulate import Simulation
 from tests.e2e.rig import Rig
 
 pytestmark = pytest.mark.slow

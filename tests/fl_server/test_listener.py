@@ -23,7 +23,7 @@ from common.wire.messages import (
     TrainDetail,
     TrainEnd,
 )
-from fl_server.history import History, thinned
+from fl_server.coordinator.history import History, thinned
 from fl_server.listener import SILENT_SECONDS, Listener
 from fl_server.page import change, model, sections, whole
 from fl_server.view import View

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.config import Experiment, ExperimentSection, SelectionSection
-from fl_server.conductor import policy_of
+from fl_server.coordinator.conductor import policy_of
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.selection import (
     chances_of,

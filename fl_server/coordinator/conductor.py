@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeAlias
 
 from common.config import Experiment
 from common.experiment.resolve import participants_of
-from common.ration import Ration
 from common.wire.messages import CurrentRound, Info, Selected, TrainEnd
+from fl_server.coordinator.rate_limit import Ration
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.selection import chances_of
 from fl_server.rounds.state import (

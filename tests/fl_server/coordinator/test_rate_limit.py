@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from common.ration import MOST_KEYS, Ration
+from fl_server.coordinator.rate_limit import MOST_KEYS, Ration
 
 
 def test_a_burst_is_allowed_and_then_one_word_now_and_then() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fl_server.refusals import REJECTED, Refusals
+from fl_server.coordinator.refusals import REJECTED, Refusals
 
 
 class Told:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from common.errors import ProtocolError
-from common.ration import Ration
 from common.wire.drop_counter import OTHERS, Dropped
 from common.wire.topics import CONNECTED, parse
+from fl_server.coordinator.rate_limit import Ration
 
 REPORT_SECONDS = 5.0
 REJECTED = "rejected update"

@@ -21,8 +21,8 @@ from common.wire.messages import (
 from common.worker.orders import EpochDone, Prepare, Turn, TurnDone
 from common.worker.step_choice import base_step, steps_to_keep
 from common.worker.step_store import StepStore
-from fl_server.conductor import Conductor, Observer, policy_of, resume_state
-from fl_server.fleet import Fleet, make_fleet
+from fl_server.coordinator.conductor import Conductor, Observer, policy_of, resume_state
+from fl_server.coordinator.local_clients import Fleet, make_fleet
 from fl_server.rounds.state import Event, Heard, Rejected, Stored, Working
 from fl_server.run.aggregator import Keeper
 from fl_server.run.store import RunStore

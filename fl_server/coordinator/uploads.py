@@ -7,8 +7,8 @@ from collections.abc import Callable
 from common.errors import ProtocolError, StrayUpdateError
 from common.wire.assembly import SMALL, Assembly
 from common.wire.messages import Chunk
-from fl_server.conductor import Conductor
-from fl_server.refusals import Refusals
+from fl_server.coordinator.conductor import Conductor
+from fl_server.coordinator.refusals import Refusals
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.state import Event, Rejected, Stored, Strayed
 

@@ -38,10 +38,10 @@ from common.wire.messages import (
 )
 from common.wire.presence import Herald, first_claim
 from common.wire.topics import Packet, packet, server_subscriptions, unpack, weights_topic
-from fl_server.conductor import Conductor, Observer, policy_of, resume_state
-from fl_server.history import History, both
-from fl_server.incoming import Incoming
-from fl_server.refusals import Refusals
+from fl_server.coordinator.conductor import Conductor, Observer, policy_of, resume_state
+from fl_server.coordinator.history import History, both
+from fl_server.coordinator.refusals import Refusals
+from fl_server.coordinator.uploads import Incoming
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.state import (
     Event,

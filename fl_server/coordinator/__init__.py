@@ -1,0 +1,1 @@
+"""The shells around the round machine: over a broker, or in one process."""
