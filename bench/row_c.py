@@ -12,7 +12,7 @@ from common.config import Experiment
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
 from common.wire.codec import ModelMeta, encode_tensors
-from fl_server.lab import Lab
+from fl_server.lab.lab import Lab
 
 BOARDS = 2
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from bench.figures import Effort, Figure, figure, median, rounded
 from bench.row_c import experiment_of
 from bench.testbed import ROOT, coordinate, round_times
-from fl_server.lab import Lab
+from fl_server.lab.lab import Lab
 
 CLIENTS, NODES, SIZE = 6, 2, 1_208_000
 SECONDS = 300.0

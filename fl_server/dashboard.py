@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from common.ids import show_ids
-from fl_server.faulty_lab import Recovery
+from fl_server.lab.faulty_lab import Recovery
 from fl_server.run.summary import Summary
 from fl_server.view import LOUD, BoardView, View
 

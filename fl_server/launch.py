@@ -36,9 +36,9 @@ from fl_server.dashboard import (
     recovery_table,
     show_summary,
 )
-from fl_server.faults import Script, parse_script
-from fl_server.faulty_lab import FaultyLab, recoveries
-from fl_server.lab import Lab, share_out
+from fl_server.lab.fault_script import Script, parse_script
+from fl_server.lab.faulty_lab import FaultyLab, recoveries
+from fl_server.lab.lab import Lab, share_out
 from fl_server.run.first_model import check_start
 from fl_server.run.store import RunStore, create_run, free_name, has_run
 from fl_server.run.tensorboard import EventFile

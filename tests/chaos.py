@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fl_server.dashboard import Lines, recovery_table
-from fl_server.faults import TARGETS
-from fl_server.faulty_lab import recoveries
+from fl_server.lab.fault_script import TARGETS
+from fl_server.lab.faulty_lab import recoveries
 from fl_server.run.journal import read_records
 
 EXPERIMENT = """

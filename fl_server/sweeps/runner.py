@@ -14,7 +14,7 @@ from common.disk.atomic import FolderLock
 from common.errors import FedbedError, UsageError
 from common.experiment.resolve import participants_of
 from fl_server import launch
-from fl_server.lab import Lab
+from fl_server.lab.lab import Lab
 from fl_server.run.store import RunStore, has_run
 from fl_server.sweeps.dashboard import Board
 from fl_server.sweeps.grid import Planned

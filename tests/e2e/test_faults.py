@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fl_server.faults import TARGETS
+from fl_server.lab.fault_script import TARGETS
 from tests.e2e.rig import TINY, Rig
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from fl_server.relay import Relay, Shape
+from fl_server.lab.relay import Relay, Shape
 from tests.e2e.rig import TINY, Rig, boards, children, eventually
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_server.lab import share_out
+from fl_server.lab.lab import share_out
 
 
 @given(clients=st.sets(st.integers(0, 999), min_size=1), boards=st.integers(1, 50))

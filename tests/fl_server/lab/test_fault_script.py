@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import ConfigError
-from fl_server.faults import TARGETS, Fault, RandomFaults, Script, aimed, drawn, parse_script
-from fl_server.faulty_lab import recoveries
+from fl_server.lab.fault_script import (
+    TARGETS,
+    Fault,
+    RandomFaults,
+    Script,
+    aimed,
+    drawn,
+    parse_script,
+)
+from fl_server.lab.faulty_lab import recoveries
 
 BOARDS = ("b1", "b2", "b3")
 

@@ -18,7 +18,7 @@ from typing import IO
 
 from common.access.address import Address
 from common.errors import BrokerError, FedbedError
-from fl_server.relay import Relay
+from fl_server.lab.relay import Relay
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fl_server.relay import Relay, Shape
+from fl_server.lab.relay import Relay, Shape
 
 
 @pytest.fixture

@@ -22,11 +22,11 @@ import msgspec
 
 from common.errors import FedbedError
 from common.rng import generator
-from fl_server.damage import board_file, damage, server_file
-from fl_server.faults import Fault, Script, aimed, drawn
-from fl_server.lab import Lab, descendants, die_with_parent
-from fl_server.observer import Watcher
-from fl_server.relay import Shape
+from fl_server.lab.damage import board_file, damage, server_file
+from fl_server.lab.fault_script import Fault, Script, aimed, drawn
+from fl_server.lab.lab import Lab, descendants, die_with_parent
+from fl_server.lab.outlook import Watcher
+from fl_server.lab.relay import Shape
 from fl_server.run.store import RunStore
 
 LOOK_SECONDS = 0.05

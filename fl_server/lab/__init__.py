@@ -1,0 +1,1 @@
+"""The whole testbed on one machine, and faults for it."""
