@@ -29,7 +29,7 @@ from fl_server.cli_report import report
 from fl_server.cli_sweep import sweep
 from fl_server.cli_train import algorithms, central
 from fl_server.cli_watch import status, watch
-from fl_server.web import read_place
+from fl_server.watch.web.server import read_place
 
 
 @click.group(

@@ -13,11 +13,11 @@ import msgspec
 from common.access.address import probe
 from common.access.credentials import reach
 from fl_server.cli_options import broker_options, web_option
-from fl_server.dashboard import make_display, show_status
-from fl_server.page import model
-from fl_server.view import View
-from fl_server.viewer import Viewer
-from fl_server.web import read_place, serving
+from fl_server.watch.screen import make_display, show_status
+from fl_server.watch.topic_reader import Viewer
+from fl_server.watch.view import View
+from fl_server.watch.web.sections import model
+from fl_server.watch.web.server import read_place, serving
 
 STATUS_SECONDS = 5.0
 LOOK_SECONDS = 0.5

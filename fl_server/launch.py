@@ -24,11 +24,16 @@ from common.experiment.resolve import participants_of
 from common.ids import check_name
 from common.program.logs import HUMAN
 from common.program.malloc import keep_buffers
-from fl_server import web
 from fl_server.coordinator.conductor import Fact
 from fl_server.coordinator.service import Coordinator, say_end_again
 from fl_server.coordinator.simulate import Simulation
-from fl_server.dashboard import (
+from fl_server.lab.fault_script import Script, parse_script
+from fl_server.lab.faulty_lab import FaultyLab, recoveries
+from fl_server.lab.lab import Lab, share_out
+from fl_server.run.first_model import check_start
+from fl_server.run.store import RunStore, create_run, free_name, has_run
+from fl_server.run.tensorboard import EventFile
+from fl_server.watch.screen import (
     Lines,
     Screen,
     Style,
@@ -36,12 +41,7 @@ from fl_server.dashboard import (
     recovery_table,
     show_summary,
 )
-from fl_server.lab.fault_script import Script, parse_script
-from fl_server.lab.faulty_lab import FaultyLab, recoveries
-from fl_server.lab.lab import Lab, share_out
-from fl_server.run.first_model import check_start
-from fl_server.run.store import RunStore, create_run, free_name, has_run
-from fl_server.run.tensorboard import EventFile
+from fl_server.watch.web import server as web
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -20,10 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fl_server.dashboard import Lines, recovery_table
 from fl_server.lab.fault_script import TARGETS
 from fl_server.lab.faulty_lab import recoveries
 from fl_server.run.journal import read_records
+from fl_server.watch.screen import Lines, recovery_table
 
 EXPERIMENT = """
 [experiment]

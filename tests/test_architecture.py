@@ -41,15 +41,15 @@ PURE = (
     "fl_client/duties.py",
     "fl_client/energy.py",
     "fl_server/coordinator/history.py",
-    "fl_server/listener.py",
-    "fl_server/page.py",
+    "fl_server/watch/listener.py",
+    "fl_server/watch/web/sections.py",
     "fl_server/rounds/state.py",
     "fl_server/rounds/machine.py",
     "fl_server/rounds/selection.py",
     "fl_server/run/summary.py",
     "fl_server/run/tally.py",
-    "fl_server/timeline.py",
-    "fl_server/view.py",
+    "fl_server/watch/timeline.py",
+    "fl_server/watch/view.py",
 )
 WORLD = {"os", "paho", "pathlib", "queue", "socket", "subprocess", "threading", "time", "torch"}
 WORLD |= {"asyncio", "datetime", "multiprocessing", "random", "select", "shutil", "tempfile"}

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from common.access.address import Address
 from fl_server.run.journal import read_records
-from fl_server.web import Place, serving
+from fl_server.watch.web.server import Place, serving
 from tests.e2e.rig import eventually
 
 VIEWERS = 3

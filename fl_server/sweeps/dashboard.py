@@ -11,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fl_server.dashboard import Lines, Screen, Style, draw, duration, make_display
 from fl_server.sweeps.pace import Pace
+from fl_server.watch.screen import Lines, Screen, Style, draw, duration, make_display
 
 
 @dataclass(slots=True)

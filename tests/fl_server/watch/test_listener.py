@@ -24,9 +24,9 @@ from common.wire.messages import (
     TrainEnd,
 )
 from fl_server.coordinator.history import History, thinned
-from fl_server.listener import SILENT_SECONDS, Listener
-from fl_server.page import change, model, sections, whole
-from fl_server.view import View
+from fl_server.watch.listener import SILENT_SECONDS, Listener
+from fl_server.watch.view import View
+from fl_server.watch.web.sections import change, model, sections, whole
 
 RUN = "demo-1.00c0ffee"
 DETAIL = TrainDetail(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fl_server.timeline import Timeline
+from fl_server.watch.timeline import Timeline
 
 NOTES = 200
 LOUD = {

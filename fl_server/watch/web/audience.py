@@ -8,9 +8,9 @@ from __future__ import annotations
 import queue
 import threading
 
-from fl_server.listener import Fact
-from fl_server.page import Sections, change, sections, whole
-from fl_server.view import View
+from fl_server.watch.listener import Fact
+from fl_server.watch.view import View
+from fl_server.watch.web.sections import Sections, change, sections, whole
 
 MOST_VIEWERS = 64
 WAITING = 40  # messages a viewer may lag behind: about ten seconds

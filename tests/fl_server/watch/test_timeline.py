@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fl_server.timeline import SPANS, Span, Timeline
-from tests.fl_server.facts import Fact, info, present
+from fl_server.watch.timeline import SPANS, Span, Timeline
+from tests.fl_server.watch.some_facts import Fact, info, present
 
 
 def after(*facts: Fact) -> Timeline:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from fl_server.dashboard import describe, draw, duration, size, sparkline, summary
-from fl_server.view import View
+from fl_server.watch.screen import describe, draw, duration, size, sparkline, summary
+from fl_server.watch.view import View
 
 FACTS: list[dict[str, Any]] = [
     {"event": "started", "time": 0.5, "rounds": 2, "done": 0, "folder": "x", "participants": 3},

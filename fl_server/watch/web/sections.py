@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from common.ids import show_ids
-from fl_server.timeline import Span
-from fl_server.view import BoardView, View
+from fl_server.watch.timeline import Span
+from fl_server.watch.view import BoardView, View
 
 LANE = 40  # spans of a board that the page shows
 CURVE = (

@@ -11,7 +11,7 @@ from common.errors import BrokerError, ProtocolError
 from common.wire.link import Arrived, Down, Happening, PahoLink, Refused, Up
 from common.wire.messages import Chunk
 from common.wire.topics import TOPICS, unpack
-from fl_server.listener import Fact, Listener
+from fl_server.watch.listener import Fact, Listener
 
 QUIET_SECONDS = 0.5  # without a message: then everything that was stored has come
 

@@ -27,8 +27,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from common.access.address import Address
 from common.errors import BrokerError, UsageError
-from fl_server.hub import Hub
-from fl_server.viewer import Viewer
+from fl_server.watch.topic_reader import Viewer
+from fl_server.watch.web.audience import Hub
 
 DEFAULT = "127.0.0.1:8765"
 LOOK_SECONDS = 0.25  # at most so often browsers hear something
@@ -140,7 +140,7 @@ class _Server(ThreadingHTTPServer):
 
 def assemble_page() -> tuple[bytes, str]:
     """The page in one piece, and the content policy that allows just that."""
-    folder = resources.files("fl_server") / "web_page"
+    folder = resources.files("fl_server.watch.web") / "page"
     css, charts, js, page = (
         (folder / name).read_text(encoding="utf-8")
         for name in ("page.css", "charts.js", "page.js", "index.html")

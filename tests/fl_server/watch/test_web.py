@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import pytest
 
 from common.errors import UsageError
-from fl_server.hub import MOST_VIEWERS, WAITING, Hub
-from fl_server.web import Place, _Server, assemble_page, read_place
-from tests.fl_server.facts import big_run, described, present
+from fl_server.watch.web.audience import MOST_VIEWERS, WAITING, Hub
+from fl_server.watch.web.server import Place, _Server, assemble_page, read_place
+from tests.fl_server.watch.some_facts import big_run, described, present
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from rich.text import Text
 from common.ids import show_ids
 from fl_server.lab.faulty_lab import Recovery
 from fl_server.run.summary import Summary
-from fl_server.view import LOUD, BoardView, View
+from fl_server.watch.view import LOUD, BoardView, View
 
 Style: TypeAlias = Literal["screen", "plain", "quiet", "json"]
 BARS = "▁▂▃▄▅▆▇█"
