@@ -12,11 +12,11 @@ from common.experiment.file import load_experiment
 from common.experiment.resolve import algorithm_of
 from common.ids import parse_ids
 from common.program.cli import set_up_logging
-from fl_server import distribution
-from fl_server.bars import palette, print_bars
 from fl_server.cli_options import experiment_file, overrides_option
-from fl_server.pictures import check_picture, write_picture
-from fl_server.prepare import prepare as prepare_shards
+from fl_server.data import distribution
+from fl_server.data.picture import check_picture, write_picture
+from fl_server.data.prepare import prepare as prepare_shards
+from fl_server.data.terminal_bars import palette, print_bars
 
 
 @click.group()

@@ -11,7 +11,7 @@ from common import VERSION
 from common.config import Experiment
 from common.disk.atomic import disk_errors, write_atomic
 from common.errors import FedbedError
-from fl_server.distribution import distribution_of
+from fl_server.data.distribution import distribution_of
 from fl_server.reports import compare, tables
 from fl_server.reports.groups import Group, differences, settings_of
 from fl_server.reports.page import Fact, Section, figure, make_page

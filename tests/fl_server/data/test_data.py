@@ -19,9 +19,9 @@ from common.algorithms.fedavg import fedavg
 from common.config import DataSection
 from common.data.rebalance import Rebalance
 from common.data.shards import ensure_shards, load_rebalanced, load_shard
-from fl_server.bars import draw_bars, palette
 from fl_server.cli import main
-from fl_server.distribution import Distribution, rebalanced
+from fl_server.data.distribution import Distribution, rebalanced
+from fl_server.data.terminal_bars import draw_bars, palette
 
 ROOT = Path(__file__).resolve().parents[2]
 PNG = b"\x89PNG\r\n"

@@ -16,7 +16,7 @@ from common.disk.atomic import disk_errors, write_atomic
 from common.errors import UsageError
 from common.experiment.resolve import algorithm_of
 from common.ids import show_ids
-from fl_server.distribution import Distribution, distribution_of, rebalanced
+from fl_server.data.distribution import Distribution, distribution_of, rebalanced
 
 MANIFEST = "manifest.json"
 

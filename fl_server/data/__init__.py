@@ -1,0 +1,1 @@
+"""What `fl-server data` shows and prepares."""
