@@ -30,7 +30,7 @@ def central(file: Path, overrides: tuple[str, ...], name: str | None, runs: Path
     experiment = load_experiment(file, overrides)
     check_start(experiment)
     wanted = check_name(name or f"{experiment.experiment.name}-central", "--run")
-    from fl_server.central import Central, Line  # imports torch
+    from fl_server.central.baseline import Central, Line  # imports torch
 
     total = experiment.central.epochs
 

@@ -85,7 +85,7 @@ def _warm_up(start: Start, epochs: int, folder: Path) -> Start:
     with tempfile.TemporaryDirectory(dir=folder) as beside:
         file = Path(beside) / "model.safetensors"
         file.write_bytes(safetensors.numpy.save(dict(start.model)))
-        command = [sys.executable, "-m", "fl_server.warm_up", str(folder), str(file)]
+        command = [sys.executable, "-m", "fl_server.central.warm_up", str(folder), str(file)]
         log.info("warming up for %d epochs", epochs)
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode != 0:

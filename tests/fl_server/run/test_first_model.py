@@ -16,7 +16,7 @@ from common.config import (
 )
 from common.errors import ConfigError, StoreError
 from common.experiment.resolve import first_model
-from fl_server.central import Central
+from fl_server.central.baseline import Central
 from fl_server.cli import main
 from fl_server.run.aggregator import Keeper
 from fl_server.run.first_model import check_start, starting_model

@@ -9,7 +9,7 @@ import safetensors.numpy
 
 from common.data.shards import ensure_shared, load_shared
 from common.disk.atomic import write_atomic
-from fl_server.learner import Learner
+from fl_server.central.learner import Learner
 from fl_server.run.store import RunStore
 
 

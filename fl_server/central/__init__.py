@@ -1,0 +1,1 @@
+"""Training on all samples in one place."""
