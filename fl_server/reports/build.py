@@ -14,7 +14,7 @@ from common.errors import FedbedError
 from fl_server.data.distribution import distribution_of
 from fl_server.reports import compare, tables
 from fl_server.reports.groups import Group, differences, settings_of
-from fl_server.reports.page import Fact, Section, figure, make_page
+from fl_server.reports.html_page import Fact, Section, figure, make_page
 from fl_server.reports.plots import Counts, check_matplotlib, plots_of, save
 from fl_server.reports.reference import Reference
 from fl_server.reports.render import FORMATS, show, to_html

@@ -16,9 +16,9 @@ from common.experiment.resolve import participants_of
 from fl_server import launch
 from fl_server.lab.lab import Lab
 from fl_server.run.store import RunStore, has_run
-from fl_server.sweeps.dashboard import Board
 from fl_server.sweeps.grid import Planned
 from fl_server.sweeps.pace import Pace
+from fl_server.sweeps.screen import Board
 
 LAB = ".lab"
 
