@@ -15,7 +15,7 @@ from common.data.datasets import require_dataset
 from common.errors import UsageError
 from common.program.cli import INTERRUPTED
 from fl_server import launch
-from fl_server.cli_options import broker_options, overrides_option, place_options
+from fl_server.cli.options import broker_options, overrides_option, place_options
 from fl_server.reports.runs import read_run
 from fl_server.reports.terminal import print_results
 from fl_server.sweeps.grid import Planned, parse_seeds, plan

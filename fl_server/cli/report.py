@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from common.errors import UsageError
-from fl_server.cli_options import runs_option
+from fl_server.cli.options import runs_option
 from fl_server.reports.build import tables_of, write_report
 from fl_server.reports.groups import group_runs
 from fl_server.reports.reference import read_reference

@@ -11,7 +11,7 @@ from common.algorithms import choices, find_builder, known_builders, options_of
 from common.disk.atomic import FolderLock
 from common.experiment.file import load_experiment
 from common.ids import check_name
-from fl_server.cli_options import experiment_file, overrides_option, run_option
+from fl_server.cli.options import experiment_file, overrides_option, run_option
 from fl_server.run.first_model import check_start
 
 

@@ -12,7 +12,7 @@ from common.experiment.file import load_experiment
 from common.experiment.resolve import algorithm_of
 from common.ids import parse_ids
 from common.program.cli import set_up_logging
-from fl_server.cli_options import experiment_file, overrides_option
+from fl_server.cli.options import experiment_file, overrides_option
 from fl_server.data import distribution
 from fl_server.data.picture import check_picture, write_picture
 from fl_server.data.prepare import prepare as prepare_shards

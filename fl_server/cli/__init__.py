@@ -16,8 +16,8 @@ from common.errors import UsageError
 from common.experiment.file import load_experiment, write_text
 from common.program.cli import INTERRUPTED, Commands, version_option
 from fl_server import launch
-from fl_server.cli_data import data
-from fl_server.cli_options import (
+from fl_server.cli.data import data
+from fl_server.cli.options import (
     broker_options,
     experiment_file,
     overrides_option,
@@ -25,10 +25,10 @@ from fl_server.cli_options import (
     run_option,
     web_option,
 )
-from fl_server.cli_report import report
-from fl_server.cli_sweep import sweep
-from fl_server.cli_train import algorithms, central
-from fl_server.cli_watch import status, watch
+from fl_server.cli.report import report
+from fl_server.cli.sweep import sweep
+from fl_server.cli.train import algorithms, central
+from fl_server.cli.watch import status, watch
 from fl_server.watch.web.server import read_place
 
 
