@@ -20,8 +20,8 @@ from common.wire.link import Arrived, PahoLink, Up
 from common.wire.messages import Chunk, ClientMetrics, Connected, Count, CurrentRound, Selected
 from common.wire.presence import Herald, first_claim
 from common.wire.topics import Packet, board_subscriptions, connected_topic, packet, unpack
+from fl_client.agent.duties import UNCONFIRMED_BYTES
 from fl_client.downloads import Downloads
-from fl_client.duties import UNCONFIRMED_BYTES
 
 TICK_SECONDS = 0.5
 

@@ -36,10 +36,10 @@ PURE = (
     "common/data/skews.py",
     "common/worker/step_choice.py",
     "common/wire/topics.py",
-    "fl_client/agent.py",
-    "fl_client/agent_state.py",
-    "fl_client/duties.py",
-    "fl_client/energy.py",
+    "fl_client/agent/machine.py",
+    "fl_client/agent/state.py",
+    "fl_client/agent/duties.py",
+    "fl_client/hardware/energy.py",
     "fl_server/coordinator/history.py",
     "fl_server/watch/listener.py",
     "fl_server/watch/web/sections.py",
@@ -159,7 +159,7 @@ def test_a_pure_file_knows_nothing_of_the_world(name: str) -> None:
     [
         "fl_server.coordinator.service",
         "fl_server.coordinator.conductor",
-        "fl_client.service",
+        "fl_client.daemon",
     ],
 )
 def test_what_needs_no_torch_does_not_import_it(module: str) -> None:

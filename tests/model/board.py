@@ -19,8 +19,8 @@ from common.wire.messages import (
     TrainDetail,
     TrainEnd,
 )
-from fl_client import agent
-from fl_client import agent_state as a
+from fl_client.agent import machine as agent
+from fl_client.agent import state as a
 from tests.model.parts import (
     PARTS,
     Move,

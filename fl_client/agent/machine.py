@@ -31,8 +31,8 @@ from common.wire.messages import (
     TrainEnd,
 )
 from common.worker.step_choice import steps_to_keep
-from fl_client import duties
-from fl_client.agent_state import (
+from fl_client.agent import duties
+from fl_client.agent.state import (
     Action,
     Advanced,
     CloseRun,

@@ -9,10 +9,10 @@ import pytest
 from common.errors import ProtocolError
 from common.wire.codec import decode, encode
 from common.wire.messages import ClientMetrics, Connected, Count, Info, Telemetry
-from fl_client.agent_state import Job
-from fl_client.energy import EnergyMeter
-from fl_client.gauges import Gauges
-from fl_client.telemetry import Sensors
+from fl_client.agent.state import Job
+from fl_client.hardware.energy import EnergyMeter
+from fl_client.hardware.gauges import Gauges
+from fl_client.hardware.sensors import Sensors
 
 MEMINFO = "MemTotal:        3884396 kB\nMemFree:          100 kB\nMemAvailable:    2884396 kB\n"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from common.wire.messages import ClientMetrics, Info, Telemetry
-from fl_client.agent_state import Job
-from fl_client.energy import EnergyMeter
-from fl_client.telemetry import Sensors
+from fl_client.agent.state import Job
+from fl_client.hardware.energy import EnergyMeter
+from fl_client.hardware.sensors import Sensors
 
 SAMPLE_SECONDS = 5.0
 

@@ -10,7 +10,7 @@ import msgspec
 
 from common.wire.messages import CurrentRound, Info, Selected
 from common.worker.step_choice import base_step
-from fl_client.agent_state import (
+from fl_client.agent.state import (
     Action,
     Cancel,
     Job,

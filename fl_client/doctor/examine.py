@@ -24,7 +24,8 @@ from common.errors import DataError
 from common.experiment.file import load_experiment
 from common.wire.link import PahoLink, Refused, Up
 from common.wire.topics import TRAIN_END, Packet, board_subscriptions
-from fl_client.findings import (
+from fl_client.daemon import Settings
+from fl_client.doctor.findings import (
     Finding,
     TorchTrial,
     judge_certificate,
@@ -36,7 +37,6 @@ from fl_client.findings import (
     judge_threads,
     judge_torch,
 )
-from fl_client.service import Settings
 
 TORCH_SECONDS = 300.0  # an import of torch takes a minute on a slow board with a slow card
 ANSWER_SECONDS = 10.0
@@ -58,7 +58,9 @@ def examine(
     yield from _data(settings, experiment)
 
 
-def try_torch(arguments: tuple[str, ...] = ("-m", "fl_client.torch_trial")) -> TorchTrial:
+def try_torch(
+    arguments: tuple[str, ...] = ("-m", "fl_client.doctor.torch_trial"),
+) -> TorchTrial:
     """Let a child process train one step; whatever kills it does not kill us."""
     started = time.monotonic()
     try:

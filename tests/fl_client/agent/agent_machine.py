@@ -17,8 +17,8 @@ from common.wire.messages import (
     TrainDetail,
     TrainEnd,
 )
-from fl_client import agent
-from fl_client.agent_state import (
+from fl_client.agent import machine as agent
+from fl_client.agent.state import (
     Action,
     Event,
     GotPart,
@@ -35,7 +35,7 @@ from fl_client.agent_state import (
     Trained,
     Work,
 )
-from fl_client.agent_state import Tested as HasTested  # pytest would collect a `Test...`
+from fl_client.agent.state import Tested as HasTested  # pytest would collect a `Test...`
 
 Some = TypeVar("Some", bound=Action)
 Word = TrainDetail | CurrentRound | Selected | TrainEnd

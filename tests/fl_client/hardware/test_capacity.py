@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fl_client import capacity
-from fl_client.capacity import usual_workers, workers_for
+from fl_client.hardware import capacity
+from fl_client.hardware.capacity import usual_workers, workers_for
 
 GIB = 1024**3
 

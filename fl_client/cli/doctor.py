@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from fl_client.cli_options import board_options, settings_from
-from fl_client.doctor import examine
-from fl_client.findings import Finding, worst
+from fl_client.cli.options import board_options, settings_from
+from fl_client.doctor.examine import examine
+from fl_client.doctor.findings import Finding, worst
 
 MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("FAIL", "red")}
 

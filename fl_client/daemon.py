@@ -41,8 +41,8 @@ from common.wire.topics import Packet, board_subscriptions, packet, unpack
 from common.worker.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
 from common.worker.pool import Pool
 from common.worker.step_store import StepStore
-from fl_client import agent
-from fl_client.agent_state import (
+from fl_client.agent import machine as agent
+from fl_client.agent.state import (
     Action,
     Advanced,
     Cancel,
@@ -69,7 +69,7 @@ from fl_client.agent_state import (
     UpdateStreamed,
 )
 from fl_client.downloads import Downloads
-from fl_client.gauges import Gauges
+from fl_client.hardware.gauges import Gauges
 from fl_client.identity import Identity
 from fl_client.old_runs import forget_old_runs
 

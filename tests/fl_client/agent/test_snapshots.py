@@ -8,7 +8,7 @@ from common.wire.messages import (
     Info,
 )
 from common.worker.step_choice import base_step, steps_to_keep
-from fl_client.agent_state import (
+from fl_client.agent.state import (
     GotPart,
     Prune,
     Publish,
@@ -16,7 +16,7 @@ from fl_client.agent_state import (
     Start,
     StepLost,
 )
-from tests.fl_client.agent_machine import (
+from tests.fl_client.agent.agent_machine import (
     Machine,
     current,
     detail,

@@ -7,7 +7,8 @@ import msgspec
 from common.wire.messages import (
     TrainEnd,
 )
-from fl_client.agent_state import (
+from fl_client.agent.duties import RESEND_SECONDS, UNCONFIRMED_BYTES
+from fl_client.agent.state import (
     GotPart,
     Publish,
     Reconnected,
@@ -15,8 +16,7 @@ from fl_client.agent_state import (
     Trained,
     UpdateStreamed,
 )
-from fl_client.duties import RESEND_SECONDS, UNCONFIRMED_BYTES
-from tests.fl_client.agent_machine import (
+from tests.fl_client.agent.agent_machine import (
     Machine,
     check,
     current,

@@ -10,10 +10,10 @@ from common.disk.atomic import FolderLock
 from common.program.cli import Commands, log_options, set_up_logging, version_option
 from common.program.malloc import keep_buffers
 from common.program.systemd import notifier_from
-from fl_client.cli_doctor import doctor
-from fl_client.cli_options import board_options, settings_from
+from fl_client.cli.doctor import doctor
+from fl_client.cli.options import board_options, settings_from
+from fl_client.daemon import Daemon, check_broker
 from fl_client.identity import next_identity
-from fl_client.service import Daemon, check_broker
 
 
 @click.group(cls=Commands, commands=[doctor])

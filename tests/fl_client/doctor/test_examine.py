@@ -13,7 +13,7 @@ from broker.process import Broker, free_port
 from common.data.shards import ensure_shards
 from common.experiment.file import load_experiment
 from fl_client.cli import main
-from fl_client.doctor import try_torch
+from fl_client.doctor.examine import try_torch
 from tests.conftest import Guarded
 from tests.e2e.rig import TINY
 

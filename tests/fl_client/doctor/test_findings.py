@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from fl_client.findings import (
+from fl_client.doctor.findings import (
     Finding,
     TorchTrial,
     judge_certificate,

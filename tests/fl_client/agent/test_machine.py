@@ -10,7 +10,7 @@ import pytest
 from common.wire.messages import (
     Info,
 )
-from fl_client.agent_state import (
+from fl_client.agent.state import (
     Advanced,
     Cancel,
     JobFailed,
@@ -21,7 +21,7 @@ from fl_client.agent_state import (
     StepLost,
     UpdateStreamed,
 )
-from tests.fl_client.agent_machine import (
+from tests.fl_client.agent.agent_machine import (
     Machine,
     check,
     current,

@@ -8,14 +8,14 @@ from common.wire.messages import (
     Info,
     TrainEnd,
 )
-from fl_client.agent_state import (
+from fl_client.agent.state import (
     CloseRun,
     Opened,
     OpenFailed,
     OpenRun,
     Publish,
 )
-from tests.fl_client.agent_machine import (
+from tests.fl_client.agent.agent_machine import (
     Machine,
     current,
     detail,

@@ -1,0 +1,1 @@
+"""The board's machine: decides, and touches nothing."""

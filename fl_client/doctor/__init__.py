@@ -1,0 +1,1 @@
+"""Whether a board is ready, and what to do if not."""

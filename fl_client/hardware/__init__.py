@@ -1,0 +1,1 @@
+"""What a board can say about itself: sensors, energy, memory."""
