@@ -17,7 +17,7 @@ from pathlib import Path
 from broker.acl import Account, acl_text
 from broker.authority import ca_text
 from broker.config import ACL, PASSWORDS
-from broker.files import make_private, write_private, writing
+from broker.private_files import make_private, write_private, writing
 from common.access.credentials import Credentials, credentials_text, read_credentials
 from common.errors import StoreError, UsageError
 from common.ids import check_name, parse_ids, show_ids

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.config import CA, CERTIFICATE, TLS
-from broker.files import make_private, write_private, writing
 from broker.hosts import is_host, normal
+from broker.private_files import make_private, write_private, writing
 from common.errors import StoreError, UsageError
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from broker.accounts import Enrolled, accounts, enroll, prepare_files, revoke
 from broker.acl import Account
 from broker.authority import ensure_certificate, read_certificate, renew_certificate
 from broker.config import GUARDED_PORT, PLAIN_PORT, BrokerConfig, is_loopback
-from broker.files import write_private
-from broker.place import Place, read_place, remember_place, with_names
+from broker.private_files import write_private
 from broker.process import Broker, mosquitto_version
+from broker.public_address import Place, read_place, remember_place, with_names
 from broker.supervisor import supervise
 from common.access.credentials import DEFAULT_FEDERATION, Role, join_address, split_address
 from common.access.tls import days_left

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from broker.config import GUARDED_PORT
-from broker.files import write_private, writing
 from broker.hosts import main_address, own_names
+from broker.private_files import write_private, writing
 from common.access.credentials import join_address
 from common.errors import StoreError
 
