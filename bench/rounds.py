@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.figures import Effort, Figure, figure, median, rounded
-from bench.row_a import rates, read_rates
 from bench.testbed import round_times, run_lab
+from bench.training import rates, read_rates
 from fl_server.run.journal import read_records
 
 CLIENTS, SELECTED, BOARDS, EPOCHS = 30, 6, 2, 5

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.figures import Effort, Figure, figure, median, rounded
-from bench.row_c import experiment_of
+from bench.protocol import experiment_of
 from bench.testbed import ROOT, coordinate, round_times
 from fl_server.lab.lab import Lab
 
