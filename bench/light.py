@@ -18,7 +18,7 @@ from common.errors import ProtocolError
 from common.wire.codec import ModelMeta, UpdateMeta, cut, decode_tensors, encode_tensors
 from common.wire.link import Arrived, PahoLink, Up
 from common.wire.messages import Chunk, ClientMetrics, Connected, Count, CurrentRound, Selected
-from common.wire.presence import Herald, first_claim
+from common.wire.presence import Presence, first_claim
 from common.wire.topics import Packet, board_subscriptions, connected_topic, packet, unpack
 from fl_client.agent.duties import UNCONFIRMED_BYTES
 from fl_client.downloads import Downloads
@@ -34,14 +34,16 @@ class LightBoard:
     ) -> None:
         self._clients = clients
         self._downloads = Downloads(folder)
-        self._herald = Herald("fl", first_claim(name, instance=name, starts=1, clients=clients))
+        self._presence = Presence(
+            "fl", first_claim(name, instance=name, starts=1, clients=clients)
+        )
         others = connected_topic("fl", "+")  # as on a guarded broker, where boards are alone
         mine = connected_topic("fl", name)
         topics = tuple(
             mine if topic == others else topic for topic in board_subscriptions("fl", clients)
         )
-        self._link = PahoLink(address, f"light-{name}", topics, self._herald.will)
-        self._herald.use(self._link)
+        self._link = PahoLink(address, f"light-{name}", topics, self._presence.will)
+        self._presence.use(self._link)
         self._current: CurrentRound | None = None
         self._selected: Selected | None = None
         self._complete: tuple[str, int] = ("", 0)
@@ -53,11 +55,11 @@ class LightBoard:
         while True:
             happening = self._link.receive(TICK_SECONDS)
             if isinstance(happening, Up):
-                self._herald.connected(happening.connection)
+                self._presence.connected(happening.connection)
             elif isinstance(happening, Arrived):
                 self._hear(happening)
                 self._link.confirm(happening)
-            self._herald.tick()
+            self._presence.tick()
 
     def _hear(self, arrived: Arrived) -> None:
         try:
@@ -66,7 +68,7 @@ class LightBoard:
             return
         match message:
             case Connected():
-                self._herald.hear(message, stored=arrived.retained)
+                self._presence.hear(message, stored=arrived.retained)
             case Chunk(header) if self._downloads.add(message):
                 self._complete = (header.run, header.round)
             case CurrentRound():

@@ -24,7 +24,7 @@ from common.experiment.resolve import first_model
 from common.learning.training import use_one_thread
 from common.wire.codec import ModelMeta, encode_tensors
 from common.worker.bench import Workbench
-from common.worker.orders import Turn
+from common.worker.orders import JobOrder
 
 BATCH, RATE, MOMENTUM = 20, 0.01, 0.9
 
@@ -57,7 +57,7 @@ class Daemons:
     def train(self) -> float:
         """Samples per second."""
         self._round += 1
-        order = Turn(
+        order = JobOrder(
             job=1,
             kind="train",
             client=0,

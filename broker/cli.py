@@ -13,7 +13,12 @@ from broker.authority import ensure_certificate, read_certificate, renew_certifi
 from broker.config import GUARDED_PORT, PLAIN_PORT, BrokerConfig, is_loopback
 from broker.private_files import write_private
 from broker.process import Broker, mosquitto_version
-from broker.public_address import Place, read_place, remember_place, with_names
+from broker.public_address import (
+    PublicAddress,
+    read_public_address,
+    with_names,
+    write_public_address,
+)
 from broker.supervisor import supervise
 from common.access.credentials import DEFAULT_FEDERATION, Role, join_address, split_address
 from common.access.tls import days_left
@@ -85,9 +90,11 @@ def up(
     usual = GUARDED_PORT if guarded else PLAIN_PORT
     config = BrokerConfig(address=listen, port=usual if port is None else port, guarded=guarded)
     if guarded:
-        place = with_names(Place(listen, config.port, read_place(folder).names), names)
-        ensure_certificate(folder, place.certified)
-        remember_place(folder, place)
+        public = with_names(
+            PublicAddress(listen, config.port, read_public_address(folder).names), names
+        )
+        ensure_certificate(folder, public.certified)
+        write_public_address(folder, public)
         prepare_files(folder)
     broker = Broker(config, folder)
     version = mosquitto_version(broker.program)
@@ -146,12 +153,12 @@ def enroll_command(
 
 def _public_address(folder: Path, broker: str | None) -> str:
     """The address for a bundle; the certificate is made to hold it."""
-    place = read_place(folder)
-    host, port = split_address(broker or place.public, place.port)
-    if host.lower() not in place.certified:
-        place = with_names(place, (host,))
-        remember_place(folder, place)
-    ensure_certificate(folder, place.certified)
+    public = read_public_address(folder)
+    host, port = split_address(broker or public.public, public.port)
+    if host.lower() not in public.certified:
+        public = with_names(public, (host,))
+        write_public_address(folder, public)
+    ensure_certificate(folder, public.certified)
     return join_address(host.lower(), port)
 
 
@@ -228,9 +235,9 @@ def renew(names: tuple[str, ...], folder: Path) -> None:
     Example:
       fl-broker renew --name broker.lan
     """
-    place = with_names(read_place(folder), names)
-    renew_certificate(folder, place.certified)
-    remember_place(folder, place)
+    public = with_names(read_public_address(folder), names)
+    renew_certificate(folder, public.certified)
+    write_public_address(folder, public)
     certificate = read_certificate(folder)
     assert certificate is not None
     end = certificate.end

@@ -201,13 +201,13 @@ class Broker:
         """Bind the address ourselves for a moment: a stranger on it could answer for us."""
         address, port = bind_address(self.config), self.port
         try:
-            family, kind, protocol, _, place = socket.getaddrinfo(
+            family, kind, protocol, _, public = socket.getaddrinfo(
                 address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
             with socket.socket(family, kind, protocol) as probe:
                 if sys.platform != "win32":  # there it would take the port from its owner
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(place)
+                probe.bind(public)
                 probe.listen(1)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:

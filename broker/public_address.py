@@ -16,7 +16,7 @@ _FILE = "place.json"
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
-class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublicAddress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The listener, and names of this machine that it cannot know itself."""
 
     listen: str = "0.0.0.0"  # noqa: S104 - guarded, see BrokerConfig
@@ -39,24 +39,24 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return join_address(host, self.port)
 
 
-def read_place(folder: Path) -> Place:
+def read_public_address(folder: Path) -> PublicAddress:
     """What `up` was told last; before its first start, the defaults."""
     path = folder / _FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Place)
+        return msgspec.json.decode(path.read_bytes(), type=PublicAddress)
     except FileNotFoundError:
-        return Place()
+        return PublicAddress()
     except (OSError, msgspec.MsgspecError) as error:
         raise StoreError(f"cannot read {path}: {error}") from error
 
 
-def remember_place(folder: Path, place: Place) -> None:
+def write_public_address(folder: Path, public: PublicAddress) -> None:
     """Write it down for later commands."""
     with writing(folder):
-        write_private(folder / _FILE, msgspec.json.encode(place).decode() + "\n")
+        write_private(folder / _FILE, msgspec.json.encode(public).decode() + "\n")
 
 
-def with_names(place: Place, names: tuple[str, ...]) -> Place:
+def with_names(public: PublicAddress, names: tuple[str, ...]) -> PublicAddress:
     """The same with more names; none is forgotten, since bundles may hold it."""
-    added = tuple(dict.fromkeys((*place.names, *(name.lower() for name in names))))
-    return msgspec.structs.replace(place, names=added)
+    added = tuple(dict.fromkeys((*public.names, *(name.lower() for name in names))))
+    return msgspec.structs.replace(public, names=added)

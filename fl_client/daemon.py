@@ -25,7 +25,7 @@ from common.experiment.resolve import algorithm_of, keeps_state, participants_of
 from common.ids import show_ids
 from common.program.systemd import Notifier
 from common.wire.codec import cut
-from common.wire.drop_counter import Dropped
+from common.wire.drop_counter import DropCounter
 from common.wire.link import Arrived, Down, Happening, PahoLink, Posted, Refused, Streamed, Up
 from common.wire.messages import (
     Chunk,
@@ -36,11 +36,11 @@ from common.wire.messages import (
     TrainDetail,
     TrainEnd,
 )
-from common.wire.presence import Herald, first_claim
+from common.wire.presence import Presence, first_claim
 from common.wire.topics import Packet, board_subscriptions, packet, unpack
-from common.worker.orders import EpochDone, Prepare, Prepared, Turn, TurnDone, TurnFailed
+from common.worker.orders import EpochDone, JobDone, JobError, JobOrder, Prepare, Prepared
 from common.worker.pool import Pool
-from common.worker.step_store import StepStore
+from common.worker.snapshot_store import SnapshotStore
 from fl_client.agent import machine as agent
 from fl_client.agent.state import (
     Action,
@@ -60,9 +60,9 @@ from fl_client.agent.state import (
     Publish,
     Reconnected,
     SendUpdate,
+    SnapshotLost,
     Start,
     State,
-    StepLost,
     Tested,
     Tick,
     Trained,
@@ -102,10 +102,10 @@ class Daemon:
         self._notifier = notifier
         self._policy = Policy(settings.board, settings.clients, settings.workers)
         self._state = State()
-        self._dropped = Dropped()
+        self._dropped = DropCounter()
         self._downloads = Downloads(settings.state / "downloads")
-        self._store: StepStore | None = None
-        self._preparing: tuple[StepStore, Experiment] | None = None
+        self._store: SnapshotStore | None = None
+        self._preparing: tuple[SnapshotStore, Experiment] | None = None
         self._jobs: dict[int, Job] = {}
         self._next_job = 0
         self._lost: list[tuple[int, int]] = []
@@ -116,14 +116,14 @@ class Daemon:
             starts=identity.starts,
             clients=settings.clients,
         )
-        self._herald = Herald(settings.federation, claim)
+        self._presence = Presence(settings.federation, claim)
         self._link = PahoLink(
             settings.address,
             f"{settings.federation}-{settings.board}-{identity.instance}",
             board_subscriptions(settings.federation, settings.clients),
-            self._herald.will,
+            self._presence.will,
         )
-        self._herald.use(self._link)
+        self._presence.use(self._link)
         self._pool = Pool(settings.workers, self._link.post)
         self._gauges = Gauges(settings.state)
 
@@ -139,7 +139,7 @@ class Daemon:
             self._notifier.stopping()
             self._pool.release()
             self._gauges.close()
-            self._herald.say_farewell()
+            self._presence.say_farewell()
             self._link.close()
 
     def _serve(self) -> None:
@@ -155,12 +155,12 @@ class Daemon:
                 self._take(happening)
             while self._lost:
                 client, number = self._lost.pop()
-                self._step(StepLost(client, number, time.monotonic()))
+                self._step(SnapshotLost(client, number, time.monotonic()))
             if time.monotonic() - ticked >= TICK_SECONDS:
                 ticked = time.monotonic()
-                self._herald.measure(self._gauges.telemetry)
+                self._presence.measure(self._gauges.telemetry)
                 self._gauges.tick(self._jobs)
-                if self._herald.tick():
+                if self._presence.tick():
                     self._begin()
                 self._step(Tick(ticked))
 
@@ -172,7 +172,7 @@ class Daemon:
             case Up(connection):
                 log.info("connected to the broker at %s", self._settings.address)
                 self._notifier.status("connected")
-                self._herald.connected(connection)
+                self._presence.connected(connection)
                 self._step(Reconnected(now))
             case Down(reason):
                 self._notifier.status("waiting for the broker")
@@ -195,7 +195,7 @@ class Daemon:
 
     def _hear(self, arrived: Arrived, now: float) -> None:
         if not arrived.payload:
-            self._herald.hear_cleared(arrived.topic)
+            self._presence.hear_cleared(arrived.topic)
             return
         try:
             _, message = unpack(self._settings.federation, arrived.topic, arrived.payload)
@@ -207,9 +207,9 @@ class Daemon:
             self._dropped.note(kind, arrived.topic, len(arrived.payload), str(error))
             return
         if isinstance(message, Connected):
-            if self._herald.hear(message, stored=arrived.retained):
+            if self._presence.hear(message, stored=arrived.retained):
                 self._begin()
-        elif not self._herald.settled:
+        elif not self._presence.settled:
             self._held.append(arrived)
         elif isinstance(message, Chunk):
             done = self._downloads.add(message)
@@ -225,7 +225,7 @@ class Daemon:
 
     def _complain(self, problem: str) -> None:
         """Let everybody know why this board cannot take part (or that it can again)."""
-        if self._herald.complain(problem) and problem:
+        if self._presence.complain(problem) and problem:
             log.error("%s", problem)
 
     def _begin(self) -> None:
@@ -244,12 +244,12 @@ class Daemon:
                 job = self._jobs[number]
                 info = self._info(job, state="training", epoch=item.epoch, epochs=item.epochs)
                 self._step(Advanced(job, msgspec.structs.replace(info, loss=item.loss), now))
-            case TurnFailed(job=number, problem=problem) if number in self._jobs:
+            case JobError(job=number, problem=problem) if number in self._jobs:
                 job = self._jobs.pop(number)
                 if problem:
                     log.error("client %d, round %d: %s", job.client, job.round, problem)
                 self._step(JobFailed(job, problem, now))
-            case TurnDone(job=number) if number in self._jobs:
+            case JobDone(job=number) if number in self._jobs:
                 joules = self._gauges.ended(number, self._jobs)
                 self._take_done(self._jobs.pop(number), item, joules, now)
 
@@ -268,7 +268,7 @@ class Daemon:
         stateful, private = keeps_state(experiment), algorithm.private is not None
         self._step(Opened(run, store.scan(), algorithm.coupled, now, stateful, private))
 
-    def _take_done(self, job: Job, done: TurnDone, joules: float | None, now: float) -> None:
+    def _take_done(self, job: Job, done: JobDone, joules: float | None, now: float) -> None:
         if done.metrics is not None:
             self._step(Tested(job, done.metrics, now))
             return
@@ -339,7 +339,7 @@ class Daemon:
             return
         folder = self._settings.state / "runs" / detail.run
         forget_old_runs(folder)
-        self._preparing = (StepStore(folder, detail.run), experiment)
+        self._preparing = (SnapshotStore(folder, detail.run), experiment)
         self._pool.release()
         self._pool.prepare(
             Prepare(
@@ -360,7 +360,7 @@ class Daemon:
         if job.kind == "train" and self._state.work is not None and self._state.work.private:
             private = str(self._downloads.private_path(run, job.round, job.client))
         self._pool.start(
-            Turn(
+            JobOrder(
                 job=self._next_job,
                 kind=job.kind,
                 client=job.client,

@@ -55,14 +55,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunOptions:
     """Where runs are kept and how they are shown; a sweep shows its runs in its own way."""
 
     runs: Path
     style: Style = "screen"
     tensorboard: bool = False
     display: Callable[[str], Screen | Lines] | None = None
-    web: web.Place | None = None
+    web: web.PageAddress | None = None
 
     @property
     def shards(self) -> Path:
@@ -83,14 +83,14 @@ class _Work:
             self.event_file.observe(fact)
 
 
-def find_or_create(place: Place, experiment: Experiment, name: str | None) -> RunStore:
+def find_or_create(options: RunOptions, experiment: Experiment, name: str | None) -> RunStore:
     """A new run, or the unfinished one of that name if it is of the same experiment."""
-    wanted = name or free_name(place.runs, experiment.experiment.name)
+    wanted = name or free_name(options.runs, experiment.experiment.name)
     check_name(wanted, "--run")
-    if not has_run(place.runs, wanted):
+    if not has_run(options.runs, wanted):
         check_start(experiment)
-        return create_run(place.runs, wanted, experiment)
-    store = RunStore(place.runs / wanted)
+        return create_run(options.runs, wanted, experiment)
+    store = RunStore(options.runs / wanted)
     if store.finished:
         raise UsageError(
             f"run {wanted!r} is finished, see {store.folder}; choose another --run"
@@ -104,18 +104,18 @@ def find_or_create(place: Place, experiment: Experiment, name: str | None) -> Ru
     return store
 
 
-def find_run(place: Place, name: str) -> RunStore:
+def find_run(options: RunOptions, name: str) -> RunStore:
     """The run of that name, to go on with."""
-    folder = place.runs / name
-    if not has_run(place.runs, name):
-        known = sorted(path.parent.name for path in place.runs.glob("*/run.json"))
+    folder = options.runs / name
+    if not has_run(options.runs, name):
+        known = sorted(path.parent.name for path in options.runs.glob("*/run.json"))
         listed = f"there are {', '.join(known[-8:])}" if known else "there is none"
-        raise UsageError(f"no run {name!r} in {place.runs}; {listed}")
+        raise UsageError(f"no run {name!r} in {options.runs}; {listed}")
     return RunStore(folder)
 
 
 def run(
-    place: Place,
+    options: RunOptions,
     store: RunStore,
     address: Address,
     federation: str,
@@ -127,42 +127,42 @@ def run(
         say_end_again(store, address, federation)
         Lines(store.folder.name).say(f"this run is finished; its results are in {store.folder}")
         return True
-    with _at_work(place, store) as work:
+    with _at_work(options, store) as work:
         coordinator = Coordinator(store, address, federation=federation, observe=work.observe)
         with (
-            _shown(place, address, federation, work.observe),
+            _shown(options, address, federation, work.observe),
             _stopped_by_signals(coordinator.stop),
         ):
             finished = coordinator.run()
     way = f"--credentials {credentials}" if credentials else f"--broker {address}"
     return _conclude(
-        place,
+        options,
         work,
         finished=finished,
-        how=f"fl-server resume {store.folder.name} --runs {place.runs} {way}",
+        how=f"fl-server resume {store.folder.name} --runs {options.runs} {way}",
     )
 
 
-def lab(place: Place, store: RunStore, *, boards: int, workers: int) -> bool:
+def lab(options: RunOptions, store: RunStore, *, boards: int, workers: int) -> bool:
     """The whole testbed here; False if it was interrupted."""
     clients = participants_of(store.experiment())
     folder = store.folder / "lab"
     check_boards(folder, clients, boards)
-    with _at_work(place, store) as work:
+    with _at_work(options, store) as work:
         with Lab(folder, clients, boards, workers) as testbed:
-            finished = _coordinate(testbed, place, store, work)
+            finished = _coordinate(testbed, options, store, work)
         if finished:
             keep_only_logs(folder)
-    again = f"{store.folder}/experiment.toml --run {store.folder.name} --runs {place.runs}"
+    again = f"{store.folder}/experiment.toml --run {store.folder.name} --runs {options.runs}"
     how = f"fl-server lab {again} --boards {boards}"
-    return _conclude(place, work, finished=finished, how=how)
+    return _conclude(options, work, finished=finished, how=how)
 
 
-def run_in(testbed: Lab, place: Place, store: RunStore) -> bool:
+def run_in(testbed: Lab, options: RunOptions, store: RunStore) -> bool:
     """A run on the boards of a lab that stays; False if it was interrupted."""
-    with _at_work(place, store) as work:
-        finished = _coordinate(testbed, place, store, work)
-    return _conclude(place, work, finished=finished, how="the same command again")
+    with _at_work(options, store) as work:
+        finished = _coordinate(testbed, options, store, work)
+    return _conclude(options, work, finished=finished, how="the same command again")
 
 
 def check_boards(folder: Path, clients: Sequence[int], boards: int) -> None:
@@ -172,10 +172,10 @@ def check_boards(folder: Path, clients: Sequence[int], boards: int) -> None:
         raise UsageError(f"{folder} was started with {earlier} boards; go on with as many")
 
 
-def _coordinate(testbed: Lab, place: Place, store: RunStore, work: _Work) -> bool:
+def _coordinate(testbed: Lab, options: RunOptions, store: RunStore, work: _Work) -> bool:
     coordinator = Coordinator(store, testbed.address, federation="fl", observe=work.observe)
     with (
-        _shown(place, testbed.address, "fl", work.observe),
+        _shown(options, testbed.address, "fl", work.observe),
         _watched(testbed, coordinator),
         _stopped_by_signals(coordinator.stop),
     ):
@@ -183,7 +183,7 @@ def _coordinate(testbed: Lab, place: Place, store: RunStore, work: _Work) -> boo
 
 
 def faulty_lab(
-    place: Place, store: RunStore, script: Script, *, boards: int, workers: int
+    options: RunOptions, store: RunStore, script: Script, *, boards: int, workers: int
 ) -> bool:
     """The whole testbed here, while a script's faults happen to it; False if interrupted."""
     participants = participants_of(store.experiment())
@@ -192,7 +192,7 @@ def faulty_lab(
     with Lab(folder, participants, boards, workers, relayed=True) as testbed:
         troubled = FaultyLab(store, testbed, script, display.say)
         with (
-            _shown(place, testbed.address, "fl", display.observe),
+            _shown(options, testbed.address, "fl", display.observe),
             _stopped_by_signals(troubled.stop),
         ):
             finished = troubled.run()
@@ -216,24 +216,26 @@ def read_script(path: Path, boards: int, clients: int) -> Script:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def require_data(place: Place, experiment: Experiment) -> None:
+def require_data(options: RunOptions, experiment: Experiment) -> None:
     """Look for the dataset before a run folder is made, unless its shards are all there."""
     union, seed = experiment.evaluation.union_samples, experiment.experiment.seed
     clients = participants_of(experiment)
-    if not has_shards(place.shards, experiment.data, seed, clients, union=union):
+    if not has_shards(options.shards, experiment.data, seed, clients, union=union):
         require_dataset(experiment.data.dataset)
 
 
-def simulate(place: Place, store: RunStore, *, processes: int) -> bool:
+def simulate(options: RunOptions, store: RunStore, *, processes: int) -> bool:
     """The run in this process, without a broker."""
-    with _at_work(place, store) as work:
-        Simulation(store, processes=processes, shards=place.shards, observe=work.observe).run()
+    with _at_work(options, store) as work:
+        Simulation(
+            store, processes=processes, shards=options.shards, observe=work.observe
+        ).run()
         shutil.rmtree(store.folder / "clients", ignore_errors=True)
-    return _conclude(place, work, finished=True, how="")
+    return _conclude(options, work, finished=True, how="")
 
 
 @contextmanager
-def _at_work(place: Place, store: RunStore) -> Iterator[_Work]:
+def _at_work(options: RunOptions, store: RunStore) -> Iterator[_Work]:
     """The run's folder locked, its log open, a display on."""
     keep_buffers()
     with FolderLock(store.folder, f"a coordinator of run {store.folder.name!r}"):
@@ -242,8 +244,8 @@ def _at_work(place: Place, store: RunStore) -> Iterator[_Work]:
         root = logging.getLogger()
         root.addHandler(handler)
         root.setLevel(min(root.level, logging.INFO))
-        event_file = EventFile(store.folder, time.time()) if place.tensorboard else None
-        make = place.display or (lambda title: make_display(title, place.style))
+        event_file = EventFile(store.folder, time.time()) if options.tensorboard else None
+        make = options.display or (lambda title: make_display(title, options.style))
         try:
             with make(store.folder.name) as display:
                 yield _Work(display, event_file)
@@ -256,13 +258,13 @@ def _at_work(place: Place, store: RunStore) -> Iterator[_Work]:
 
 @contextmanager
 def _shown(
-    place: Place, address: Address, federation: str, observe: Callable[[Fact], None]
+    options: RunOptions, address: Address, federation: str, observe: Callable[[Fact], None]
 ) -> Iterator[None]:
     """The run on a web page, if somebody wants that."""
-    if place.web is None:
+    if options.web is None:
         yield
         return
-    with web.serving(place.web, address, federation) as served:
+    with web.serving(options.web, address, federation) as served:
         text = f"the page is at {served.url}"
         observe({"event": "web", "text": text, "time": time.time()})
         yield
@@ -321,12 +323,12 @@ def keep_only_logs(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _conclude(place: Place, work: _Work, *, finished: bool, how: str) -> bool:
+def _conclude(options: RunOptions, work: _Work, *, finished: bool, how: str) -> bool:
     display = work.display
     if not finished:
         log.info("interrupted")
-        if place.display is None:
+        if options.display is None:
             display.say(f"stopped; nothing is lost. Go on with: {how}")
-    elif place.display is None and place.style in ("screen", "plain"):
+    elif options.display is None and options.style in ("screen", "plain"):
         show_summary(display.view)
     return finished

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from common.access.address import Address
 from fl_server.run.journal import read_records
-from fl_server.watch.web.server import Place, serving
+from fl_server.watch.web.server import PageAddress, serving
 from tests.e2e.rig import eventually
 
 VIEWERS = 3
@@ -70,7 +70,9 @@ def measure(run: Path, address: Address) -> tuple[int, dict[bool, float]]:
         watched, cpu, clock = block % 2 == 1, time.process_time(), time.monotonic()
         with ExitStack() as stack:
             if watched:
-                web = stack.enter_context(serving(Place("127.0.0.1", 0, ""), address, "fl"))
+                web = stack.enter_context(
+                    serving(PageAddress("127.0.0.1", 0, ""), address, "fl")
+                )
                 for _ in range(VIEWERS):
                     stack.enter_context(viewer(web.url, heard))
             end = 1 + BLOCK * (block + 1)

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Allotment:
+class Assignment:
     """Each client's samples to train and to test, and the samples shared by all (if any)."""
 
     train: tuple[Indices, ...]
@@ -40,7 +40,7 @@ def allot(
     official: int,
     seed: int,
     natural: Indices | None = None,
-) -> Allotment:
+) -> Assignment:
     """The samples of every client; the first `official` are the dataset's training part.
 
     `natural` tells the dataset's own clients apart, as in `partition`.
@@ -54,12 +54,12 @@ def allot(
         else:
             test = _alike(data, labels, official, train, seed)
     if not data.share:
-        return Allotment(train, test, np.zeros(0, np.int64))
+        return Assignment(train, test, np.zeros(0, np.int64))
     shared = _shared(data, labels, np.concatenate(train), classes, seed)
-    return Allotment(_with_shared(data, train, shared, seed), test, shared)
+    return Assignment(_with_shared(data, train, shared, seed), test, shared)
 
 
-def union_of(allotment: Allotment, labels: Labels, wanted: int, seed: int) -> Indices:
+def union_of(allotment: Assignment, labels: Labels, wanted: int, seed: int) -> Indices:
     """At most `wanted` samples of all test sets together, with about their label shares."""
     everything = np.unique(np.concatenate(allotment.test))
     counts = np.bincount(labels[everything])

@@ -14,7 +14,7 @@ import numpy as np
 from common.arrays import Array
 from common.config import DataSection
 from common.data.array_files import read_arrays, write_arrays
-from common.data.assignment import Allotment, allot, union_of
+from common.data.assignment import Assignment, allot, union_of
 from common.data.datasets import Dataset, dataset_info, load_dataset
 from common.data.partition import Indices
 from common.data.rebalance import Rebalance
@@ -173,7 +173,7 @@ def load_rebalanced(folder: Path, client: int, rebalance: Rebalance) -> Rebalanc
     return read_rebalanced(rebalanced_path(folder, client, rebalance))
 
 
-def allotment_of(data: DataSection, dataset: Dataset, seed: int) -> Allotment:
+def allotment_of(data: DataSection, dataset: Dataset, seed: int) -> Assignment:
     """Who has which samples of the dataset."""
     return allot(
         data,

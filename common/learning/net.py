@@ -17,7 +17,7 @@ from common.learning.networks import Network
 _CHANGES_IN_TRAINING = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
 
 
-class Whole(nn.Module):
+class TorchNet(nn.Module):
     """One module whose arrays have the names that the algorithm gave them.
 
     `base` and `head` are the network's own: what is loaded here is loaded there. All copies and

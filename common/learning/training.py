@@ -21,7 +21,7 @@ from common.arrays import part_of
 from common.config import TrainingSection
 from common.data.samples import Images, Samples
 from common.learning.device import device
-from common.learning.net import Whole
+from common.learning.net import TorchNet
 from common.learning.optimizers import (
     Optimizer,
     Tensors,
@@ -60,7 +60,7 @@ class TrainingStats:
 
 
 def train(  # noqa: PLR0913 - each is a thing of its own
-    net: Whole,
+    net: TorchNet,
     samples: Samples,
     settings: TrainingSection,
     rng: np.random.Generator,
@@ -101,7 +101,7 @@ class _Stepper:
 
     def __init__(
         self,
-        net: Whole,
+        net: TorchNet,
         parameters: Mapping[str, Tensor],
         samples: Samples,
         settings: TrainingSection,
@@ -187,7 +187,7 @@ class _Reader:
         return normalised(self.images[index.cpu().numpy()])
 
 
-def _reader(net: Whole, samples: Samples, plan: Plan) -> _Reader:
+def _reader(net: TorchNet, samples: Samples, plan: Plan) -> _Reader:
     """With a base that stays as it is, its features are computed once instead of every pass."""
     frozen = plan.loss is None and plan.only == ("head",) and net.has_fixed_features
     if not frozen:
@@ -243,7 +243,7 @@ def count_correct(
     return correct
 
 
-def mean_loss(net: Whole, samples: Samples, batch: int = 100) -> float:
+def mean_loss(net: TorchNet, samples: Samples, batch: int = 100) -> float:
     """Mean cross-entropy of the model over some samples."""
     labels, total = torch.tensor(samples.labels, device=device()), 0.0
     with torch.inference_mode():
@@ -271,7 +271,7 @@ def use_one_thread() -> None:
 
 
 @contextmanager
-def _trainable(net: Whole, only: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+def _trainable(net: TorchNet, only: Sequence[str]) -> Iterator[dict[str, Tensor]]:
     """The parameters of these parts by name; within, no other parameter needs a gradient.
 
     Within, these parts are in training mode, too; afterwards all is in evaluation mode.

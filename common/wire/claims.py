@@ -31,7 +31,7 @@ REPEAT_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class ClaimState:
     """Our claim, whether its echo came back, and stored rivals that may be dead."""
 
     claim: Connected
@@ -63,7 +63,7 @@ class Beaten:
 Outcome: TypeAlias = Say | Settled | Beaten
 
 
-def connect(state: Presence, connection: int) -> tuple[Presence, tuple[Outcome, ...]]:
+def connect(state: ClaimState, connection: int) -> tuple[ClaimState, tuple[Outcome, ...]]:
     """A new connection: announce ourselves under its number."""
     start = state.claim.session[0]
     claim = msgspec.structs.replace(state.claim, session=(start, connection))
@@ -71,8 +71,8 @@ def connect(state: Presence, connection: int) -> tuple[Presence, tuple[Outcome, 
 
 
 def hear(
-    state: Presence, other: Connected, *, stored: bool, now: float
-) -> tuple[Presence, tuple[Outcome, ...]]:
+    state: ClaimState, other: Connected, *, stored: bool, now: float
+) -> tuple[ClaimState, tuple[Outcome, ...]]:
     """Somebody's announcement, our own included."""
     mine = state.claim
     if other.instance == mine.instance and other.board == mine.board:
@@ -91,27 +91,27 @@ def hear(
 
 
 def _hear_stored_rival(
-    state: Presence, other: Connected, now: float
-) -> tuple[Presence, tuple[Outcome, ...]]:
+    state: ClaimState, other: Connected, now: float
+) -> tuple[ClaimState, tuple[Outcome, ...]]:
     if state.claim.settled:
         return state, (Say(state.claim),)
     suspects = {**state.suspects, other.instance: now + PATIENCE_SECONDS}
     return dataclasses.replace(state, suspects=suspects), ()
 
 
-def cleared(state: Presence, board: str) -> tuple[Presence, tuple[Outcome, ...]]:
+def cleared(state: ClaimState, board: str) -> tuple[ClaimState, tuple[Outcome, ...]]:
     """A stored announcement was removed, perhaps by a loser who had the same board name."""
     return state, ((Say(state.claim),) if board == state.claim.board else ())
 
 
-def tick(state: Presence, now: float) -> tuple[Presence, tuple[Outcome, ...]]:
+def tick(state: ClaimState, now: float) -> tuple[ClaimState, tuple[Outcome, ...]]:
     """Time passes: rivals that never answered are dead, and others may think that of us."""
     if state.claim.settled and now - state.said >= REPEAT_SECONDS:
         return dataclasses.replace(state, said=now), (Say(state.claim),)
     return _settle(state, now)
 
 
-def _settle(state: Presence, now: float) -> tuple[Presence, tuple[Outcome, ...]]:
+def _settle(state: ClaimState, now: float) -> tuple[ClaimState, tuple[Outcome, ...]]:
     if state.claim.settled or not state.echoed:
         return state, ()
     suspects = {name: end for name, end in state.suspects.items() if end > now}

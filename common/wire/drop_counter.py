@@ -17,7 +17,7 @@ OTHERS = "others"
 _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
 
-class Dropped:
+class DropCounter:
     """How many messages of which kind were dropped, and whose."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Keeps a party's presence on the broker true; the shell around `presence.py`.
+"""Keeps a party's presence on the broker true; the shell around `claims.py`.
 
 Used by the daemon and by the coordinator. Raises ClaimError when somebody else has our place.
 """
@@ -14,7 +14,7 @@ import msgspec
 
 from common import VERSION
 from common.errors import ClaimError
-from common.wire import claims as presence
+from common.wire import claims
 from common.wire.link import Link
 from common.wire.messages import PROTOCOL, Connected, RoundLine, Telemetry
 from common.wire.topics import Packet, connected_topic, packet
@@ -41,12 +41,12 @@ def first_claim(
     )
 
 
-class Herald:
+class Presence:
     """Says who we are, hears who others are, and settles who may stay."""
 
     def __init__(self, federation: str, claim: Connected) -> None:
         self._federation = federation
-        self._presence = presence.Presence(claim)
+        self._claims = claims.ClaimState(claim)
         self._link: Link | None = None
         self._recalled = -RECALL_SECONDS
         self._recall_due = False
@@ -58,11 +58,11 @@ class Herald:
     @property
     def settled(self) -> bool:
         """Whether nobody objects to our being here."""
-        return self._presence.claim.settled
+        return self._claims.claim.settled
 
     def will(self, connection: int) -> Packet:
         """The last will of one connection."""
-        claim = self._presence.claim
+        claim = self._claims.claim
         session = (claim.session[0], connection)
         gone = msgspec.structs.replace(claim, connected=False, settled=True, session=session)
         gone = msgspec.structs.replace(gone, telemetry=None, history=())
@@ -70,52 +70,52 @@ class Herald:
 
     def connected(self, connection: int) -> None:
         """A new connection is there: say who we are."""
-        self._take(presence.connect(self._presence, connection))
+        self._take(claims.connect(self._claims, connection))
 
     def hear(self, other: Connected, *, stored: bool) -> bool:
         """Somebody's announcement; True if we are settled by it."""
         now = time.monotonic()
-        return self._take(presence.hear(self._presence, other, stored=stored, now=now))
+        return self._take(claims.hear(self._claims, other, stored=stored, now=now))
 
     def hear_cleared(self, topic: str) -> None:
         """A stored announcement was deleted; if it was ours, say it again."""
         board = topic.rpartition("/")[2]
         if topic == connected_topic(self._federation, board):
-            self._take(presence.cleared(self._presence, board))
+            self._take(claims.cleared(self._claims, board))
 
     def tick(self) -> bool:
         """Time passes; True if we are settled by it."""
-        return self._take(presence.tick(self._presence, time.monotonic()))
+        return self._take(claims.tick(self._claims, time.monotonic()))
 
     def measure(self, telemetry: Telemetry | None) -> None:
         """How our hardware is; said with the next announcement."""
-        claim = msgspec.structs.replace(self._presence.claim, telemetry=telemetry)
-        self._presence = dataclasses.replace(self._presence, claim=claim)
+        claim = msgspec.structs.replace(self._claims.claim, telemetry=telemetry)
+        self._claims = dataclasses.replace(self._claims, claim=claim)
 
     def recall(self, history: tuple[RoundLine, ...]) -> None:
         """What the run has brought so far; said now, but not many times a second."""
-        if self._presence.claim.history != history:
-            claim = msgspec.structs.replace(self._presence.claim, history=history)
-            self._presence = dataclasses.replace(self._presence, claim=claim)
+        if self._claims.claim.history != history:
+            claim = msgspec.structs.replace(self._claims.claim, history=history)
+            self._claims = dataclasses.replace(self._claims, claim=claim)
             self._recall_due = True
         now = time.monotonic()
         if self._recall_due and self.settled and now - self._recalled >= RECALL_SECONDS:
             self._recalled, self._recall_due = now, False
-            self._publish(packet(self._federation, self._presence.claim))
+            self._publish(packet(self._federation, self._claims.claim))
 
     def complain(self, problem: str) -> bool:
         """Tell everybody why we cannot take part (or, empty, that we can); False if known."""
-        claim = self._presence.claim
+        claim = self._claims.claim
         if claim.problem == problem[:1000]:
             return False
         claim = msgspec.structs.replace(claim, problem=problem[:1000])
-        self._presence = dataclasses.replace(self._presence, claim=claim)
+        self._claims = dataclasses.replace(self._claims, claim=claim)
         self._publish(packet(self._federation, claim))
         return True
 
     def say_farewell(self) -> None:
         """A clean disconnect sends no will, so we say ourselves that we are gone."""
-        claim = self._presence.claim
+        claim = self._claims.claim
         if claim.settled:
             gone = msgspec.structs.replace(claim, connected=False, telemetry=None)
             self._publish(packet(self._federation, gone))
@@ -124,23 +124,23 @@ class Herald:
         assert self._link is not None
         self._link.publish(item)
 
-    def _take(self, change: tuple[presence.Presence, tuple[presence.Outcome, ...]]) -> bool:
-        self._presence, outcomes = change
+    def _take(self, change: tuple[claims.ClaimState, tuple[claims.Outcome, ...]]) -> bool:
+        self._claims, outcomes = change
         settled = False
         for outcome in outcomes:
             match outcome:
-                case presence.Say(claim):
+                case claims.Say(claim):
                     self._publish(packet(self._federation, claim))
-                case presence.Settled():
+                case claims.Settled():
                     settled = True
-                case presence.Beaten(reason, clear):
+                case claims.Beaten(reason, clear):
                     self._give_up(clear=clear)
                     raise ClaimError(reason)
         return settled
 
     def _give_up(self, *, clear: bool) -> None:
-        claim = msgspec.structs.replace(self._presence.claim, settled=False)
-        self._presence = dataclasses.replace(self._presence, claim=claim)
+        claim = msgspec.structs.replace(self._claims.claim, settled=False)
+        self._claims = dataclasses.replace(self._claims, claim=claim)
         if clear:
             topic = connected_topic(self._federation, claim.board)
             self._publish(Packet(topic, b"", retain=True))

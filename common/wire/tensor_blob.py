@@ -32,7 +32,7 @@ _KINDS = {
 Header: TypeAlias = dict[str, msgspec.Raw]
 
 
-class _Place(msgspec.Struct, forbid_unknown_fields=True):
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     dtype: str
     shape: tuple[int, ...]
     data_offsets: tuple[int, int]
@@ -65,9 +65,9 @@ def read_arrays(data: bytes) -> dict[str, Array]:
     return {name: _view(data, start, place) for name, place in places.items()}
 
 
-def _place(name: str, raw: msgspec.Raw) -> _Place:
+def _place(name: str, raw: msgspec.Raw) -> _Entry:
     try:
-        place = decoder(_Place).decode(raw)
+        place = decoder(_Entry).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"{name[:100]}: {error}") from error
     if place.dtype not in _KINDS or any(length < 0 for length in place.shape):
@@ -75,7 +75,7 @@ def _place(name: str, raw: msgspec.Raw) -> _Place:
     return place
 
 
-def _view(data: bytes, start: int, place: _Place) -> Array:
+def _view(data: bytes, start: int, place: _Entry) -> Array:
     kind, count = np.dtype(_KINDS[place.dtype]), math.prod(place.shape)
     at = start + place.data_offsets[0]
     try:

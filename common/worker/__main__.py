@@ -19,9 +19,9 @@ from common.worker.orders import (
     Abandon,
     AbandonedError,
     EpochDone,
+    JobOrder,
     Prepare,
     Report,
-    Turn,
 )
 
 
@@ -30,7 +30,7 @@ class _Process:
 
     def __init__(self, reports: IO[bytes]) -> None:
         self._reports = reports
-        self._orders: queue.SimpleQueue[Prepare | Turn] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Prepare | JobOrder] = queue.SimpleQueue()
         self._abandoned: set[int] = set()
 
     def listen(self) -> None:
@@ -44,10 +44,10 @@ class _Process:
 
     def work(self) -> None:
         from common.worker.executor import (
-            Hands,  # imports torch, which takes seconds; we listen already
+            Executor,  # imports torch, which takes seconds; we listen already
         )
 
-        hands = Hands()
+        hands = Executor()
         while True:
             order = self._orders.get()
             if isinstance(order, Prepare):

@@ -6,28 +6,20 @@ whom is decided elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from common.algorithms.base import (
-    MODEL,
-    After,
-    Extra,
-    LocalModel,
-    Logits,
-    Loss,
     Predictor,
 )
-from common.arrays import Array, Arrays, from_under, parts, under
-from common.config import Experiment, TrainingSection
-from common.data.rebalance_file import Rebalanced
+from common.arrays import Array, Arrays, parts
+from common.config import Experiment
 from common.data.samples import Samples
-from common.data.shards import Shard, ensure_shards, load_rebalanced, load_shard, shard_path
+from common.data.shards import Shard, ensure_shards, load_shard, shard_path
 from common.disk.flusher import Flusher
 from common.experiment.resolve import (
     algorithm_of,
@@ -39,11 +31,9 @@ from common.experiment.resolve import (
     user_model,
 )
 from common.learning.device import device
-from common.learning.net import Whole
+from common.learning.net import TorchNet
 from common.learning.networks import Network, extract, load
-from common.learning.optimizers import learning_rate
-from common.learning.training import Plan, count_correct, mean_loss, train
-from common.rng import generator
+from common.learning.training import count_correct
 from common.wire.codec import (
     ModelMeta,
     UpdateMeta,
@@ -52,16 +42,15 @@ from common.wire.codec import (
     encode_tensors,
 )
 from common.wire.messages import ClientMetrics, Count, Stage
-from common.worker.orders import Turn
-from common.worker.step_store import StepStore
+from common.worker.client import MEMORY, Progress, TorchClient
+from common.worker.orders import JobOrder
+from common.worker.snapshot_store import SnapshotStore
 
 SHARD_BYTES = 64 * 1024**2  # of shards that need not be read again in the next round
-MEMORY = "optimizer"  # the part of a client's state that its optimizers remember
-Progress = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class TurnResult:
+class JobResult:
     """What a training turn tells besides its files."""
 
     loss: float
@@ -86,8 +75,8 @@ class Workbench:
         self.algorithm = algorithm_of(experiment)
         self._like = self._first_download()
         self._network = network_of(experiment)
-        self._nets: dict[tuple[str, ...], Whole] = {}
-        self._steps = StepStore(steps, run)
+        self._nets: dict[tuple[str, ...], TorchNet] = {}
+        self._steps = SnapshotStore(steps, run)
         self._keeps_state = keeps_state(experiment)
         self._flusher = Flusher()
         self.shards = ensure_shards(
@@ -108,7 +97,7 @@ class Workbench:
         model = first_model(self.experiment)
         return self.algorithm.broadcast(self.algorithm.server_init(server, model))
 
-    def train(self, order: Turn, progress: Progress) -> TurnResult:
+    def train(self, order: JobOrder, progress: Progress) -> JobResult:
         """One client's training in one round; its step is on disk when this returns."""
         client, number = order.client, order.round
         weights = self._weights(Path(order.download))
@@ -145,9 +134,9 @@ class Workbench:
         )
         if not self._keeps_state:  # it can be computed again, so nobody waits for the disk
             self._flusher.add(self._steps.path(client, number))
-        return TurnResult(trained.loss, bench.samples, len(update))
+        return JobResult(trained.loss, bench.samples, len(update))
 
-    def test(self, order: Turn) -> ClientMetrics:
+    def test(self, order: JobOrder) -> ClientMetrics:
         """Count the client's correct answers with the models of one round."""
         client, number = order.client, order.round
         weights = self._weights(Path(order.download))
@@ -190,7 +179,7 @@ class Workbench:
                 counts[stage] = known[id(predictor)]
         return counts
 
-    def _state(self, bench: _BenchClient, base: int | None, weights: Arrays) -> Arrays:
+    def _state(self, bench: TorchClient, base: int | None, weights: Arrays) -> Arrays:
         """What the client goes on from; what its optimizers remember is for it alone."""
         if base is None:
             return self.algorithm.client_init(bench, weights)
@@ -198,8 +187,8 @@ class Workbench:
         bench.memory = parts(kept, [MEMORY])
         return {name: array for name, array in kept.items() if name not in bench.memory}
 
-    def _client(self, client: int, number: int, progress: Progress) -> _BenchClient:
-        return _BenchClient(self, client, number, self._shard(client), progress)
+    def _client(self, client: int, number: int, progress: Progress) -> TorchClient:
+        return TorchClient(self, client, number, self._shard(client), progress)
 
     def _shard(self, client: int) -> Shard:
         shard = self._kept.pop(client, None)
@@ -225,131 +214,28 @@ class Workbench:
         encoding = self.experiment.communication.encoding
         return decode_tensors(download.read_bytes(), ModelMeta, encoding)[0]
 
-    def net(self, arrays: Arrays) -> Whole:
+    def net(self, arrays: Arrays) -> TorchNet:
         """The one network in memory (and what the algorithm adds to it) with these arrays."""
         names = tuple(sorted(arrays))
         if names not in self._nets:
             with torch.inference_mode(mode=False):  # a test may come first, training later
-                self._nets[names] = Whole(self._network, arrays, self.algorithm.copies)
+                self._nets[names] = TorchNet(self._network, arrays, self.algorithm.copies)
         if self._loaded is not arrays:
             load(self._nets[names], arrays)
             self._loaded = arrays
         return self._nets[names]
 
-    def net_to_train(self, arrays: Arrays) -> Whole:
+    def net_to_train(self, arrays: Arrays) -> TorchNet:
         """The same, to be changed: unless `trained` is called, nobody knows what is in it."""
         net = self.net(arrays)
         self._loaded = None
         return net
 
-    def trained(self, net: Whole) -> dict[str, Array]:
+    def trained(self, net: TorchNet) -> dict[str, Array]:
         """What a training in place has made of the network."""
         arrays = extract(net)
         self._loaded = arrays
         return arrays
-
-
-class _BenchClient:
-    """The client an algorithm runs on (see `common.algorithms.base.Client`)."""
-
-    def __init__(
-        self, bench: Workbench, client: int, number: int, shard: Shard, progress: Progress
-    ) -> None:
-        self.number = client
-        self.round = number
-        self.shard = shard
-        self._bench = bench
-        self._progress = progress
-        self._rebalanced: Rebalanced | None = None
-        self.memory: dict[str, Array] = {}
-
-    @property
-    def rounds(self) -> int:
-        return self._bench.experiment.experiment.rounds
-
-    @property
-    def training(self) -> TrainingSection:
-        return self._bench.experiment.training
-
-    @property
-    def learning_rate(self) -> float:
-        return learning_rate(self.training, self.round)
-
-    @property
-    def data(self) -> Samples:
-        return self.shard.train
-
-    @property
-    def samples(self) -> int:
-        return len(self.shard.train)
-
-    @property
-    def counts(self) -> Array:
-        return self.shard.counts
-
-    @property
-    def sizes(self) -> Array:
-        return self.shard.sizes
-
-    @property
-    def rebalanced(self) -> Rebalanced:
-        assert self._bench.algorithm.rebalance is not None, (
-            "the algorithm asks for no such data"
-        )
-        if self._rebalanced is None:
-            self._rebalanced = load_rebalanced(
-                self._bench.shards, self.number, self._bench.algorithm.rebalance
-            )
-        return self._rebalanced
-
-    def rng(self, purpose: str) -> np.random.Generator:
-        return generator(self._bench.experiment.experiment.seed, purpose, 0, self.number)
-
-    def train(  # noqa: PLR0913 - all that algorithms vary, by name
-        self,
-        arrays: Arrays,
-        *,
-        only: Sequence[str] = MODEL,
-        samples: Samples | None = None,
-        epochs: int | None = None,
-        steps: int | None = None,
-        settings: TrainingSection | None = None,
-        special: Mapping[str, TrainingSection] | None = None,
-        loss: Loss | None = None,
-        extra: Extra | None = None,
-        after: After | None = None,
-        purpose: str = "shuffle",
-    ) -> LocalModel:
-        net, seed = self._bench.net_to_train(arrays), self._bench.experiment.experiment.seed
-        settings = self.training if settings is None else settings
-        word, memory = f"{MEMORY}.{purpose}", None
-        if settings.optimizer_state == "keep":
-            memory = dict(self.tensors(from_under(word, self.memory)))
-        stats = train(
-            net,
-            self.data if samples is None else samples,
-            settings,
-            generator(seed, purpose, self.round, self.number),
-            Plan(tuple(only), epochs, steps, special or {}, loss, extra, after),
-            number=self.round,
-            memory=memory,
-            progress=self._progress,
-        )
-        if memory is not None:
-            kept = {name: tensor.cpu().numpy().copy() for name, tensor in memory.items()}
-            self.memory |= under(word, kept)
-        return LocalModel(self._bench.trained(net), stats.loss, stats.steps)
-
-    def tensors(self, arrays: Arrays) -> dict[str, Tensor]:
-        return {name: torch.tensor(array, device=device()) for name, array in arrays.items()}
-
-    def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
-        if logits is None:
-            return lambda inputs: self._bench.net(arrays)(inputs)
-        return lambda inputs: logits(self._bench.net(arrays), inputs)
-
-    def mean_loss(self, arrays: Arrays, samples: Samples) -> float:
-        return mean_loss(self._bench.net(arrays), samples)
 
 
 def network_of(experiment: Experiment) -> nn.Module:

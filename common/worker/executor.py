@@ -16,17 +16,17 @@ from common.worker.bench import Workbench
 from common.worker.orders import (
     AbandonedError,
     EpochDone,
+    JobDone,
+    JobError,
+    JobOrder,
     Prepare,
     Prepared,
-    Turn,
-    TurnDone,
-    TurnFailed,
 )
 
 EpochHeard: TypeAlias = Callable[[EpochDone], None]
 
 
-class Hands:
+class Executor:
     """Does orders one after another, in this process."""
 
     def __init__(self) -> None:
@@ -51,20 +51,20 @@ class Hands:
             self._problem = _unexpected(error)
         return Prepared(run=order.run, problem="" if self._bench else self._problem)
 
-    def turn(self, order: Turn, heard: EpochHeard) -> TurnDone | TurnFailed:
+    def turn(self, order: JobOrder, heard: EpochHeard) -> JobDone | JobError:
         """Train or test one client; whatever goes wrong is in the answer."""
         started = time.perf_counter()
         try:
             done = self._do(order, heard)
         except AbandonedError:
-            return TurnFailed(job=order.job, problem="")
+            return JobError(job=order.job, problem="")
         except (FedbedError, OSError) as error:
-            return TurnFailed(job=order.job, problem=str(error))
+            return JobError(job=order.job, problem=str(error))
         except Exception as error:  # noqa: BLE001 - somebody's algorithm may raise anything
-            return TurnFailed(job=order.job, problem=_unexpected(error))
+            return JobError(job=order.job, problem=_unexpected(error))
         return msgspec.structs.replace(done, seconds=time.perf_counter() - started)
 
-    def _do(self, order: Turn, heard: EpochHeard) -> TurnDone:
+    def _do(self, order: JobOrder, heard: EpochHeard) -> JobDone:
         if self._bench is None:
             raise FedbedError(self._problem)
 
@@ -72,9 +72,9 @@ class Hands:
             heard(EpochDone(job=order.job, epoch=epoch, epochs=epochs, loss=loss))
 
         if order.kind == "test":
-            return TurnDone(job=order.job, seconds=0.0, metrics=self._bench.test(order))
+            return JobDone(job=order.job, seconds=0.0, metrics=self._bench.test(order))
         result = self._bench.train(order, progress)
-        return TurnDone(
+        return JobDone(
             job=order.job,
             seconds=0.0,
             loss=result.loss,

@@ -20,7 +20,7 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     clients: tuple[int, ...]
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class JobOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Train or test one client."""
 
     job: int
@@ -54,7 +54,7 @@ class EpochDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     loss: float | None
 
 
-class TurnDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class JobDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A job is done; a training's step is on disk, a test's counts are here."""
 
     job: int
@@ -65,15 +65,15 @@ class TurnDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     metrics: ClientMetrics | None = None
 
 
-class TurnFailed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class JobError(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A job is not done; no problem: it was abandoned."""
 
     job: int
     problem: str
 
 
-Order: TypeAlias = Prepare | Turn | Abandon
-Report: TypeAlias = Prepared | EpochDone | TurnDone | TurnFailed
+Order: TypeAlias = Prepare | JobOrder | Abandon
+Report: TypeAlias = Prepared | EpochDone | JobDone | JobError
 # made before there are threads (see `common.typed`)
 ORDERS: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
 REPORTS: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)

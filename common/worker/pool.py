@@ -16,13 +16,13 @@ import msgspec
 from common.worker.orders import (
     REPORTS,
     Abandon,
+    JobDone,
+    JobError,
+    JobOrder,
     Order,
     Prepare,
     Prepared,
     Report,
-    Turn,
-    TurnDone,
-    TurnFailed,
 )
 
 # one thread each; and glibc keeps big blocks instead of mapping them anew every step
@@ -36,7 +36,7 @@ RELEASE_SECONDS = 1.0  # for the last lines of a process that has ended
 
 
 @dataclass(slots=True, eq=False)
-class _Hand:
+class _Process:
     process: subprocess.Popen[bytes]
     prepared: bool = False
     announce: bool = False  # whether the employer waits for its `Prepared`
@@ -54,7 +54,7 @@ class Pool:
         self._size = size
         self._post = post
         self._lock = threading.Lock()
-        self._hands: list[_Hand] = []
+        self._hands: list[_Process] = []
         self._order: Prepare | None = None
 
     def prepare(self, order: Prepare) -> None:
@@ -63,17 +63,17 @@ class Pool:
             self._order = order
             for hand in self._hands:
                 hand.prepared = False
-            hand = self._hands[0] if self._hands else self._hire()
+            hand = self._hands[0] if self._hands else self._start()
             hand.prepared = hand.announce = True
             self._send(hand, order)
 
-    def start(self, turn: Turn) -> None:
-        """Do a job on a free process; `TurnDone` or `TurnFailed` follows."""
+    def start(self, turn: JobOrder) -> None:
+        """Do a job on a free process; `JobDone` or `JobError` follows."""
         with self._lock:
             hand = next((h for h in self._hands if h.job is None), None)
             if hand is None:
                 assert len(self._hands) < self._size, "more jobs than processes"
-                hand = self._hire()
+                hand = self._start()
             if not hand.prepared and self._order is not None:
                 self._send(hand, self._order)
                 hand.prepared = True
@@ -81,7 +81,7 @@ class Pool:
             self._send(hand, turn)
 
     def abandon(self, job: int) -> None:
-        """Give up a job at its next epoch; `TurnFailed` without a problem follows."""
+        """Give up a job at its next epoch; `JobError` without a problem follows."""
         with self._lock:
             for hand in self._hands:
                 if hand.job == job:
@@ -103,7 +103,7 @@ class Pool:
         with self._lock:
             return tuple(hand.process.pid for hand in self._hands)
 
-    def _hire(self) -> _Hand:
+    def _start(self) -> _Process:
         process = subprocess.Popen(
             [sys.executable, "-m", "common.worker"],
             stdin=subprocess.PIPE,
@@ -111,13 +111,13 @@ class Pool:
             env={**os.environ, **TUNING},
             start_new_session=True,  # Ctrl-C is for whoever employs it
         )
-        hand = _Hand(process)
+        hand = _Process(process)
         self._hands.append(hand)
         hand.listener = threading.Thread(target=self._listen, args=(hand,), daemon=True)
         hand.listener.start()
         return hand
 
-    def _send(self, hand: _Hand, order: Order) -> None:
+    def _send(self, hand: _Process, order: Order) -> None:
         assert hand.process.stdin is not None
         try:
             hand.process.stdin.write(msgspec.json.encode(order) + b"\n")
@@ -125,7 +125,7 @@ class Pool:
         except BrokenPipeError:
             pass  # it has died; `_listen` reports that
 
-    def _listen(self, hand: _Hand) -> None:
+    def _listen(self, hand: _Process) -> None:
         assert hand.process.stdin is not None
         assert hand.process.stdout is not None
         with hand.process.stdout:
@@ -143,11 +143,11 @@ class Pool:
             job, order = hand.job, self._order
         problem = f"the training process died ({_death(code)})"
         if job is not None:
-            self._post(TurnFailed(job=job, problem=problem))
+            self._post(JobError(job=job, problem=problem))
         elif order is not None and hand.announce:
             self._post(Prepared(run=order.run, problem=problem))
 
-    def _note(self, hand: _Hand, report: Report) -> bool:
+    def _note(self, hand: _Process, report: Report) -> bool:
         """Whether the employer should hear of it."""
         with self._lock:
             if hand not in self._hands:
@@ -156,7 +156,7 @@ class Pool:
                 heard, hand.announce = hand.announce, False
                 hand.prepared = not report.problem
                 return heard
-            if isinstance(report, TurnDone | TurnFailed):
+            if isinstance(report, JobDone | JobError):
                 hand.job = None
             return True
 

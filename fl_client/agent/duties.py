@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from common.wire.messages import CurrentRound, Info, Selected
-from common.worker.step_choice import base_step
+from common.worker.snapshot_choice import base_snapshot
 from fl_client.agent.state import (
     Action,
     Cancel,
@@ -58,7 +58,7 @@ def start_jobs(
     for kind, client in ready:
         if len(jobs) >= policy.workers:
             break
-        base = base_step(
+        base = base_snapshot(
             work.steps.get(client, frozenset()),
             current.round,
             coupled=work.coupled,

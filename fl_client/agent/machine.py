@@ -30,7 +30,7 @@ from common.wire.messages import (
     TrainDetail,
     TrainEnd,
 )
-from common.worker.step_choice import steps_to_keep
+from common.worker.snapshot_choice import snapshots_to_keep
 from fl_client.agent import duties
 from fl_client.agent.state import (
     Action,
@@ -48,8 +48,8 @@ from fl_client.agent.state import (
     Publish,
     Reconnected,
     Retry,
+    SnapshotLost,
     State,
-    StepLost,
     Tested,
     Tick,
     Trained,
@@ -82,7 +82,7 @@ def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Acti
             return _note_opened(state, event), ()
         case GotPart():
             return _note_part(state, event), ()
-        case StepLost(client, number):
+        case SnapshotLost(client, number):
             return _note_loss(state, client, number), ()
         case Reconnected() | Tick():
             if isinstance(event, Reconnected) and state.work is not None:
@@ -204,7 +204,7 @@ def _note_trained(state: State, work: Work, event: Trained) -> tuple[State, tupl
     kept = work.steps.get(client, frozenset()) | {number}
     current = state.current.get(work.run)
     if current is not None and current.round == number:  # else it is late: others may be newer
-        kept = steps_to_keep(kept, number, current.accepted.get(client))
+        kept = snapshots_to_keep(kept, number, current.accepted.get(client))
     work = replace(
         work,
         steps={**work.steps, client: kept},

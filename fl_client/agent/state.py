@@ -180,7 +180,7 @@ class UpdateStreamed:
 
 
 @dataclass(frozen=True, slots=True)
-class StepLost:
+class SnapshotLost:
     """A step on disk turned out to be damaged and was discarded."""
 
     client: int
@@ -212,7 +212,7 @@ Event: TypeAlias = (
     | Tested
     | JobFailed
     | UpdateStreamed
-    | StepLost
+    | SnapshotLost
     | Reconnected
     | Tick
 )

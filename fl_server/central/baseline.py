@@ -34,7 +34,7 @@ Line = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pool:
+class PooledData:
     """All samples together."""
 
     train: Samples
@@ -42,7 +42,7 @@ class Pool:
     test: Samples
 
 
-def pool_of(experiment: Experiment, shards: Path) -> Pool:
+def pool_of(experiment: Experiment, shards: Path) -> PooledData:
     """The union of the clients' training sets, and of their test sets."""
     seed, clients = experiment.experiment.seed, range(experiment.data.clients)
     folder = ensure_shards(
@@ -54,7 +54,7 @@ def pool_of(experiment: Experiment, shards: Path) -> Pool:
     order = generator(seed, "central-validation").permutation(len(train))
     kept = len(train) - round(experiment.central.validation * len(train))
     held = train.take(order[kept:]) if kept < len(train) else None
-    return Pool(train.take(order[:kept]), held, test)
+    return PooledData(train.take(order[:kept]), held, test)
 
 
 def _joined(samples: list[Samples]) -> Samples:
@@ -91,7 +91,7 @@ class Central:
     def _epochs(
         self,
         learner: Learner,
-        pool: Pool,
+        pool: PooledData,
         journal: Journal,
         done: int,
         best: float,

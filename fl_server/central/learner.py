@@ -12,7 +12,7 @@ from common.arrays import Array, Arrays
 from common.config import Experiment
 from common.data.augmentation.image_ops import shifted
 from common.data.samples import Images, Samples
-from common.learning.net import Whole
+from common.learning.net import TorchNet
 from common.learning.networks import extract, load
 from common.learning.training import Plan, count_correct, train, use_one_thread
 from common.rng import generator
@@ -39,7 +39,7 @@ class Learner:
         if augment:
             samples = Samples(crops_and_flips(samples.images, rng), samples.labels)
         settings = msgspec.structs.replace(self._experiment.training, learning_rate=rate)
-        net = Whole(self._network)
+        net = TorchNet(self._network)
         return train(net, samples, settings, rng, Plan(epochs=1), memory=self.memory).loss
 
     def accuracy(self, samples: Samples) -> float:

@@ -21,15 +21,15 @@ from fl_server.cli.options import (
     broker_options,
     experiment_file,
     overrides_option,
-    place_options,
     run_option,
+    run_options,
     web_option,
 )
 from fl_server.cli.report import report
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
-from fl_server.watch.web.server import read_place
+from fl_server.watch.web.server import read_page_address
 
 
 @click.group(
@@ -51,7 +51,7 @@ def main() -> None:
 @broker_options
 @run_option
 @web_option
-@place_options
+@run_options
 def run(
     file: Path,
     overrides: tuple[str, ...],
@@ -60,7 +60,7 @@ def run(
     federation: str | None,
     name: str | None,
     web: str | None,
-    place: launch.Place,
+    options: launch.RunOptions,
 ) -> None:
     """Run an experiment on the boards that are connected to a broker.
 
@@ -71,10 +71,10 @@ def run(
     experiment = load_experiment(file, overrides)
     reached = reach(broker, credentials, federation, "coordinator")
     probe(reached.address)  # before a run folder is made
-    place = _with_page(place, web)
-    store = launch.find_or_create(place, experiment, name)
+    options = _with_page(options, web)
+    store = launch.find_or_create(options, experiment, name)
     finished = launch.run(
-        place, store, reached.address, reached.federation, credentials=credentials
+        options, store, reached.address, reached.federation, credentials=credentials
     )
     _exit(finished=finished)
 
@@ -85,7 +85,7 @@ def run(
               help="How long to wait for a broker that does not answer.")  # fmt: skip
 @broker_options
 @web_option
-@place_options
+@run_options
 def resume(
     name: str,
     wait: float,
@@ -93,19 +93,19 @@ def resume(
     credentials: Path | None,
     federation: str | None,
     web: str | None,
-    place: launch.Place,
+    options: launch.RunOptions,
 ) -> None:
     """Go on with a run that was interrupted, killed or unplugged.
 
     \b
     Example: fl-server resume demo-3 --credentials server.toml
     """
-    place = _with_page(place, web)
-    store = launch.find_run(place, Path(name).name)
+    options = _with_page(options, web)
+    store = launch.find_run(options, Path(name).name)
     reached = reach(broker, credentials, federation, "coordinator")
     probe(reached.address, patience=wait)
     finished = launch.run(
-        place, store, reached.address, reached.federation, credentials=credentials
+        options, store, reached.address, reached.federation, credentials=credentials
     )
     _exit(finished=finished)
 
@@ -121,7 +121,7 @@ def resume(
               help="Let things go wrong as this script says (see docs/faults.md).")  # fmt: skip
 @run_option
 @web_option
-@place_options
+@run_options
 def lab(
     file: Path,
     overrides: tuple[str, ...],
@@ -130,7 +130,7 @@ def lab(
     faults: Path | None,
     name: str | None,
     web: str | None,
-    place: launch.Place,
+    options: launch.RunOptions,
 ) -> None:
     """Run an experiment on this machine: a private broker, boards as processes, and all.
 
@@ -141,11 +141,13 @@ def lab(
     experiment = load_experiment(file, overrides)
     require_dataset(experiment.data.dataset)
     script = launch.read_script(faults, boards, experiment.data.clients) if faults else None
-    place = _with_page(place, web)
-    store = launch.find_or_create(place, experiment, name)
+    options = _with_page(options, web)
+    store = launch.find_or_create(options, experiment, name)
     if script is not None:
-        _exit(finished=launch.faulty_lab(place, store, script, boards=boards, workers=workers))
-    _exit(finished=launch.lab(place, store, boards=boards, workers=workers))
+        _exit(
+            finished=launch.faulty_lab(options, store, script, boards=boards, workers=workers)
+        )
+    _exit(finished=launch.lab(options, store, boards=boards, workers=workers))
 
 
 @main.command()
@@ -154,13 +156,13 @@ def lab(
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Train clients side by side; the results are the same.")  # fmt: skip
 @run_option
-@place_options
+@run_options
 def simulate(
     file: Path,
     overrides: tuple[str, ...],
     processes: int,
     name: str | None,
-    place: launch.Place,
+    options: launch.RunOptions,
 ) -> None:
     """Run an experiment without a broker; gives the same bits as over the wire.
 
@@ -168,9 +170,9 @@ def simulate(
     Example: fl-server simulate examples/demo.toml --processes 2
     """
     experiment = load_experiment(file, overrides)
-    launch.require_data(place, experiment)
-    store = launch.find_or_create(place, experiment, name)
-    _exit(finished=launch.simulate(place, store, processes=processes))
+    launch.require_data(options, experiment)
+    store = launch.find_or_create(options, experiment, name)
+    _exit(finished=launch.simulate(options, store, processes=processes))
 
 
 @main.command()
@@ -204,8 +206,8 @@ def check(file: Path, overrides: tuple[str, ...]) -> None:
     click.echo(write_text(load_experiment(file, overrides)), nl=False)
 
 
-def _with_page(place: launch.Place, web: str | None) -> launch.Place:
-    return place if web is None else dataclasses.replace(place, web=read_place(web))
+def _with_page(options: launch.RunOptions, web: str | None) -> launch.RunOptions:
+    return options if web is None else dataclasses.replace(options, web=read_page_address(web))
 
 
 def _exit(*, finished: bool) -> None:

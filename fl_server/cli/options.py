@@ -55,8 +55,8 @@ web_option = click.option(
 )  # fmt: skip
 
 
-def place_options(function: F) -> F:
-    """Where runs are kept and how they are shown; the command gets it as `place`."""
+def run_options(function: F) -> F:
+    """Where runs are kept and how they are shown; the command gets it as `options`."""
     plain = click.option("--plain", is_flag=True, help="Lines instead of the live screen.")
     board = click.option("--tensorboard", is_flag=True,
                          help="Also write event files for TensorBoard.")  # fmt: skip
@@ -75,7 +75,9 @@ def place_options(function: F) -> F:
         if verbose or log_format == "json":  # a run tells its story itself
             set_up_logging(verbose - 1, log_format)
         style: Style = "json" if log_format == "json" else "plain" if plain else "screen"
-        place = launch.Place(runs, "quiet" if quiet and style != "json" else style, tensorboard)
-        return function(place=place, **others)
+        options = launch.RunOptions(
+            runs, "quiet" if quiet and style != "json" else style, tensorboard
+        )
+        return function(options=options, **others)
 
     return cast("F", together(runs_option, plain, board, log_options)(command))

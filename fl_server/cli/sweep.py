@@ -15,7 +15,7 @@ from common.data.datasets import require_dataset
 from common.errors import UsageError
 from common.program.cli import INTERRUPTED
 from fl_server import launch
-from fl_server.cli.options import broker_options, overrides_option, place_options
+from fl_server.cli.options import broker_options, overrides_option, run_options
 from fl_server.reports.runs import read_run
 from fl_server.reports.terminal import print_results
 from fl_server.sweeps.grid import Planned, parse_seeds, plan
@@ -36,7 +36,7 @@ from fl_server.sweeps.runner import Outcome, in_lab, on_broker, run_all, simulat
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Clients that the simulation trains side by side.")  # fmt: skip
 @broker_options
-@place_options
+@run_options
 def sweep(
     files: tuple[Path, ...],
     seeds: str | None,
@@ -48,7 +48,7 @@ def sweep(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
-    place: launch.Place,
+    options: launch.RunOptions,
 ) -> None:
     """Run many experiments one after another on the same boards.
 
@@ -65,25 +65,27 @@ def sweep(
     with ExitStack() as stack:
         if simulation:
             for planned in grid:
-                launch.require_data(place, planned.experiment)
+                launch.require_data(options, planned.experiment)
             runner = simulated(processes)
         elif lab is not None:
             for name in sorted({planned.experiment.data.dataset for planned in grid}):
                 require_dataset(name)
-            runner = stack.enter_context(in_lab(place.runs, grid, boards=lab, workers=workers))
+            runner = stack.enter_context(
+                in_lab(options.runs, grid, boards=lab, workers=workers)
+            )
         else:
             reached = reach(broker, credentials, federation, "coordinator")
             probe(reached.address)
             runner = on_broker(reached.address, reached.federation)
-        outcome = run_all(place, grid, runner)
-    _show(place, grid, outcome)
+        outcome = run_all(options, grid, runner)
+    _show(options, grid, outcome)
 
 
-def _show(place: launch.Place, grid: tuple[Planned, ...], outcome: Outcome) -> None:
+def _show(options: launch.RunOptions, grid: tuple[Planned, ...], outcome: Outcome) -> None:
     if outcome.interrupted:
         click.echo("stopped; nothing is lost. The same command goes on where it was.")
         sys.exit(INTERRUPTED)
-    if outcome.finished and place.style != "json":
+    if outcome.finished and options.style != "json":
         print_results([read_run(folder) for folder in outcome.finished])
         names = " ".join(shlex.quote(str(folder)) for folder in outcome.finished)
         click.echo(f"full report: fl-server report {names} -o report")

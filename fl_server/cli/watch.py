@@ -14,10 +14,10 @@ from common.access.address import probe
 from common.access.credentials import reach
 from fl_server.cli.options import broker_options, web_option
 from fl_server.watch.screen import make_display, show_status
-from fl_server.watch.topic_reader import Viewer
+from fl_server.watch.topic_reader import TopicReader
 from fl_server.watch.view import View
 from fl_server.watch.web.sections import model
-from fl_server.watch.web.server import read_place, serving
+from fl_server.watch.web.server import read_page_address, serving
 
 STATUS_SECONDS = 5.0
 LOOK_SECONDS = 0.5
@@ -44,19 +44,19 @@ def watch(
     """
     reached = reach(broker, credentials, federation, "viewer", "coordinator")
     address, topics = reached.address, reached.federation
-    place = read_place(web) if web is not None else None
+    options = read_page_address(web) if web is not None else None
     probe(address)
     done = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: done.set())
-    if place is not None:
-        with serving(place, address, topics) as served:
+    if options is not None:
+        with serving(options, address, topics) as served:
             click.echo(f"the page is at {served.url} (Ctrl-C ends)")
             done.wait()
         return
     with (
         make_display(f"{topics} at {address}", style="plain" if plain else "screen") as display,
-        Viewer(address, topics, display.observe) as viewer,
+        TopicReader(address, topics, display.observe) as viewer,
     ):
         while not done.is_set():
             viewer.look(LOOK_SECONDS)
@@ -77,7 +77,9 @@ def status(
     address, topics = reached.address, reached.federation
     probe(address)
     seen = [View(title=f"{topics} at {address}")]
-    with Viewer(address, topics, lambda fact: seen.append(seen.pop().after(fact))) as viewer:
+    with TopicReader(
+        address, topics, lambda fact: seen.append(seen.pop().after(fact))
+    ) as viewer:
         viewer.look_around(STATUS_SECONDS)
     view = seen[0]
     if as_json:

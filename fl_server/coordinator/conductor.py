@@ -1,6 +1,6 @@
 """Drives the round machine: events in, and what its actions mean for the run's files.
 
-What they mean for the outside (messages, training) is left to a `Voice`: the broker's or the
+What they mean for the outside (messages, training) is left to a `Boards`: the broker's or the
 simulation's.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from common.config import Experiment
 from common.experiment.resolve import participants_of
 from common.wire.messages import CurrentRound, Info, Selected, TrainEnd
-from fl_server.coordinator.rate_limit import Ration
+from fl_server.coordinator.rate_limit import RateLimit
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.selection import chances_of
 from fl_server.rounds.state import (
@@ -33,13 +33,13 @@ from fl_server.rounds.state import (
     Tell,
     Working,
 )
-from fl_server.run.aggregator import Keeper
+from fl_server.run.aggregator import Aggregator
 
 Fact: TypeAlias = dict[str, Any]  # one JSON object of events.jsonl
 Observer: TypeAlias = Callable[[Fact], None]
 
 
-class Voice(Protocol):
+class Boards(Protocol):
     """What reaches the boards."""
 
     def announce(self) -> None:
@@ -59,15 +59,20 @@ class Conductor:
     """One run on its way."""
 
     def __init__(
-        self, keeper: Keeper, policy: Policy, state: State, voice: Voice, observe: Observer
+        self,
+        aggregator: Aggregator,
+        policy: Policy,
+        state: State,
+        boards: Boards,
+        observe: Observer,
     ) -> None:
-        self.keeper = keeper
+        self.aggregator = aggregator
         self.policy = policy
         self.state = state
-        self._voice = voice
+        self._boards = boards
         self._observe = observe
         self._opened = time.monotonic()
-        self._ration = Ration()
+        self._ration = RateLimit()
 
     def feed(self, event: Event) -> None:
         """Let the machine decide, and do what it says."""
@@ -79,28 +84,28 @@ class Conductor:
         """A fact for whoever watches, and (`keep`) for the event log."""
         fact: Fact = {"event": kind, **fields, "time": round(time.time(), 3)}
         if keep:
-            self.keeper.events.append(fact)
+            self.aggregator.events.append(fact)
         self._observe(fact)
 
     def tell_start(self) -> None:
         """Where the run stands before anything happens."""
-        where = self.keeper.progress()
+        where = self.aggregator.progress()
         self.tell(
             "started",
             run=self.policy.run,
-            folder=str(self.keeper.store.folder),
+            folder=str(self.aggregator.store.folder),
             rounds=self.policy.rounds,
             done=where.done,
             safe=sorted(where.safe),
             participants=len(self.policy.participants),
             incarnation=self.state.incarnation,
         )
-        for text in self.keeper.notes:
+        for text in self.aggregator.notes:
             self.tell("start", text=text)
 
     def note_trained(self, info: Info) -> None:
         """How long a training of this round took, and where; each counts once."""
-        phase, tally = self.state.phase, self.keeper.tally
+        phase, tally = self.state.phase, self.aggregator.tally
         if info.state != "trained" or not isinstance(phase, Working):
             return
         if info.round != phase.number or info.client not in phase.selected:
@@ -120,22 +125,22 @@ class Conductor:
     def _perform(self, action: Action) -> None:
         match action:
             case Announce():
-                self._voice.announce()
+                self._boards.announce()
             case SendWeights(number):
-                self._voice.send_weights(number)
+                self._boards.send_weights(number)
             case Publish(message):
-                self._voice.publish(message)
+                self._boards.publish(message)
             case Open(number, selected, testers):
-                self.keeper.open_round(action)
+                self.aggregator.open_round(action)
                 self._opened = time.monotonic()
                 self.tell("round_opened", round=number, selected=selected, testers=testers)
             case Tell(metrics):
-                self.keeper.count(metrics)
+                self.aggregator.count(metrics)
                 self.tell("tested", keep=False, client=metrics.client, round=metrics.round)
             case Close():
-                self._voice.aggregate(lambda: self._close(action))
+                self._boards.aggregate(lambda: self._close(action))
             case Finish(reason):
-                digest = self.keeper.finish()
+                digest = self.aggregator.finish()
                 self.tell("finished", reason=reason, digest=digest)
             case Note(kind, text, board, client):
                 of_nobody = not board and client is None
@@ -144,11 +149,11 @@ class Conductor:
 
     def _close(self, close: Close) -> Event:
         seconds = time.monotonic() - self._opened
-        line = self.keeper.close_round(close, seconds)
+        line = self.aggregator.close_round(close, seconds)
         if line.get("tested_clients"):
             self.tell("evaluated", **line)
         if close.training:
-            self.tell("round_closed", **self.keeper.last_record())
+            self.tell("round_closed", **self.aggregator.last_record())
         return Aggregated(close.number, time.monotonic())
 
 
@@ -172,9 +177,9 @@ def policy_of(run: str, experiment: Experiment) -> Policy:
     )
 
 
-def resume_state(keeper: Keeper, incarnation: int) -> State:
+def resume_state(aggregator: Aggregator, incarnation: int) -> State:
     """The machine's state for a run as it stands on disk."""
-    where = keeper.progress()
+    where = aggregator.progress()
     return rounds.resume(
         incarnation=incarnation,
         done=where.done,

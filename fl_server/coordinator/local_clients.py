@@ -9,16 +9,16 @@ from typing import Protocol, TypeAlias
 from common.errors import FedbedError
 from common.worker.orders import (
     EpochDone,
+    JobDone,
+    JobError,
+    JobOrder,
     Prepare,
     Prepared,
     Report,
-    Turn,
-    TurnDone,
-    TurnFailed,
 )
 from common.worker.pool import Pool
 
-Answer: TypeAlias = tuple[Turn, TurnDone | EpochDone]
+Answer: TypeAlias = tuple[JobOrder, JobDone | EpochDone]
 
 
 class Fleet(Protocol):
@@ -27,7 +27,7 @@ class Fleet(Protocol):
     def prepare(self, order: Prepare) -> None:
         """Get ready for a run, or raise."""
 
-    def do(self, orders: Sequence[Turn]) -> Iterator[Answer]:
+    def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         """Do these turns; reports come in any order."""
 
     def release(self) -> None:
@@ -41,14 +41,14 @@ def make_fleet(processes: int) -> Fleet:
 
 class _Here:
     def __init__(self) -> None:
-        from common.worker.executor import Hands  # imports torch, which takes seconds
+        from common.worker.executor import Executor  # imports torch, which takes seconds
 
-        self._hands = Hands()
+        self._hands = Executor()
 
     def prepare(self, order: Prepare) -> None:
         _check(self._hands.prepare(order))
 
-    def do(self, orders: Sequence[Turn]) -> Iterator[Answer]:
+    def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         for order in orders:
             epochs: list[EpochDone] = []
             report = self._hands.turn(order, epochs.append)
@@ -72,9 +72,9 @@ class _Processes:
         assert isinstance(report, Prepared)
         _check(report)
 
-    def do(self, orders: Sequence[Turn]) -> Iterator[Answer]:
+    def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         waiting = list(reversed(orders))
-        running: dict[int, Turn] = {}
+        running: dict[int, JobOrder] = {}
         while waiting or running:
             while waiting and len(running) < self._size:
                 order = waiting.pop()
@@ -83,7 +83,7 @@ class _Processes:
             report = self._reports.get()
             if isinstance(report, EpochDone):
                 yield running[report.job], report
-            elif isinstance(report, TurnDone | TurnFailed):
+            elif isinstance(report, JobDone | JobError):
                 order = running.pop(report.job)
                 yield order, _done(order, report)
 
@@ -96,7 +96,7 @@ def _check(report: Prepared) -> None:
         raise FedbedError(report.problem)
 
 
-def _done(order: Turn, report: TurnDone | TurnFailed) -> TurnDone:
-    if isinstance(report, TurnFailed):
+def _done(order: JobOrder, report: JobDone | JobError) -> JobDone:
+    if isinstance(report, JobError):
         raise FedbedError(f"client {order.client} in round {order.round}: {report.problem}")
     return report

@@ -11,7 +11,7 @@ MOST_KEYS = 10_000
 
 
 @dataclass(slots=True)
-class Ration:
+class RateLimit:
     """A store of words for every key; it fills up again with time."""
 
     burst: int = 20

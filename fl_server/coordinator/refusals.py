@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from common.errors import ProtocolError
-from common.wire.drop_counter import OTHERS, Dropped
+from common.wire.drop_counter import OTHERS, DropCounter
 from common.wire.topics import CONNECTED, parse
-from fl_server.coordinator.rate_limit import Ration
+from fl_server.coordinator.rate_limit import RateLimit
 
 REPORT_SECONDS = 5.0
 REJECTED = "rejected update"
@@ -29,9 +29,9 @@ class Refusals:
         self._federation = federation
         self._tell = tell
         self._owner = owner
-        self._dropped = Dropped()
+        self._dropped = DropCounter()
         self._problems: dict[str, str] = {}
-        self._ration = Ration()
+        self._ration = RateLimit()
         self._late: set[tuple[int, int]] = set()
         self._unheard: dict[str, int] = {}
         self._reported: dict[str, int] = {}

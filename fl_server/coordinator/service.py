@@ -36,12 +36,12 @@ from common.wire.messages import (
     TrainDetail,
     TrainEnd,
 )
-from common.wire.presence import Herald, first_claim
+from common.wire.presence import Presence, first_claim
 from common.wire.topics import Packet, packet, server_subscriptions, unpack, weights_topic
 from fl_server.coordinator.conductor import Conductor, Observer, policy_of, resume_state
 from fl_server.coordinator.history import History, both
 from fl_server.coordinator.refusals import Refusals
-from fl_server.coordinator.uploads import Incoming
+from fl_server.coordinator.uploads import Uploads
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.state import (
     Event,
@@ -52,7 +52,7 @@ from fl_server.rounds.state import (
     Tick,
     Working,
 )
-from fl_server.run.aggregator import Keeper
+from fl_server.run.aggregator import Aggregator
 from fl_server.run.store import RunStore
 
 TICK_SECONDS = 0.2
@@ -80,7 +80,7 @@ class Coordinator:
         self._private_topics: set[str] = set()
         self._held: list[Event] = []  # until nobody objects to our claim
         experiment = store.experiment()
-        self._keeper = Keeper(store, experiment)
+        self._aggregator = Aggregator(store, experiment)
         incarnation = store.next_incarnation()
         self._detail = TrainDetail(
             protocol=PROTOCOL,
@@ -89,28 +89,28 @@ class Coordinator:
             experiment=msgspec.Raw(msgspec.json.encode(experiment)),
         )
         policy = policy_of(store.run, experiment)
-        state = resume_state(self._keeper, incarnation)
-        self._history = History(self._keeper.lines())
+        state = resume_state(self._aggregator, incarnation)
+        self._history = History(self._aggregator.lines())
         watched = both(self._history.observe, observe)
-        self._conductor = Conductor(self._keeper, policy, state, self, watched)
+        self._conductor = Conductor(self._aggregator, policy, state, self, watched)
         self._refusals = Refusals(
             federation, self._conductor.tell, lambda client: self._conductor.state.owner(client)
         )
-        self._incoming = Incoming(self._conductor, self._refusals, self._feed)
+        self._uploads = Uploads(self._conductor, self._refusals, self._feed)
         claim = first_claim(
             COORDINATOR,
             instance=store.run,
             starts=incarnation,
             what=f"run {store.folder.name}",
         )
-        self._herald = Herald(federation, claim)
+        self._presence = Presence(federation, claim)
         self._link = PahoLink(
             address,
             f"{federation}-coordinator-{store.run}",
             server_subscriptions(federation),
-            self._herald.will,
+            self._presence.will,
         )
-        self._herald.use(self._link)
+        self._presence.use(self._link)
 
     def stop(self) -> None:
         """Ask the coordinator to stop; may be called from a signal handler."""
@@ -129,12 +129,12 @@ class Coordinator:
         finally:
             if finished:
                 self._clear_weights()
-            self._herald.recall(self._history.lines)
-            self._herald.say_farewell()
+            self._presence.recall(self._history.lines)
+            self._presence.say_farewell()
             self._refusals.note_unheard(self._link.unheard())
             self._refusals.conclude()
             self._link.close(timeout=5.0, forget_session=finished)
-            self._keeper.close()
+            self._aggregator.close()
         return finished
 
     def _serve(self) -> bool:
@@ -149,8 +149,8 @@ class Coordinator:
             now = time.monotonic()
             if now - ticked >= TICK_SECONDS:
                 ticked = now
-                self._herald.recall(self._history.lines)
-                if self._herald.tick():
+                self._presence.recall(self._history.lines)
+                if self._presence.tick():
                     self._begin()
                 self._feed(Tick(now))
                 self._say_whom_we_wait_for(now)
@@ -160,7 +160,7 @@ class Coordinator:
 
     def _clear_weights(self) -> None:
         """Retained parts of a model that nobody needs any more would stay in the broker."""
-        blob = self._keeper.download(self._conductor.policy.rounds + 1)
+        blob = self._aggregator.download(self._conductor.policy.rounds + 1)
         for chunk in cut(blob, run=self._store.run, number=0, client=None):
             topic = weights_topic(self._federation, chunk.header.part)
             self._link.publish(Packet(topic, b"", retain=True))
@@ -174,7 +174,7 @@ class Coordinator:
         match happening:
             case Up(connection):
                 self._conductor.tell("broker_up", address=str(self._address))
-                self._herald.connected(connection)
+                self._presence.connected(connection)
                 self._feed(Reconnected(now))
             case Down(reason):
                 self._conductor.tell("broker_down", address=str(self._address), text=reason)
@@ -194,14 +194,14 @@ class Coordinator:
         self._feed(cast("Event", item))  # only `aggregate` posts anything else
 
     def _feed(self, event: Event) -> None:
-        if self._herald.settled:
+        if self._presence.settled:
             self._conductor.feed(event)
         elif not isinstance(event, Tick | Reconnected) and len(self._held) < MOST_HELD:
             self._held.append(event)
 
     def _hear(self, arrived: Arrived, now: float) -> None:
         if not arrived.payload:
-            self._herald.hear_cleared(arrived.topic)
+            self._presence.hear_cleared(arrived.topic)
             return
         size = len(arrived.payload)
         try:
@@ -213,12 +213,12 @@ class Coordinator:
             self._refusals.drop(arrived.topic, size, str(error))
             return
         if isinstance(message, Connected):
-            if self._herald.hear(message, stored=arrived.retained):
+            if self._presence.hear(message, stored=arrived.retained):
                 self._begin()
             if message.board != COORDINATOR:
                 self._meet(message, now)
         elif isinstance(message, Chunk):
-            self._incoming.take(arrived.topic, message, now)
+            self._uploads.take(arrived.topic, message, now)
         else:
             self._take_message(arrived.topic, size, message, now)
 
@@ -245,9 +245,9 @@ class Coordinator:
         if message.run != self._store.run:
             self._refusals.drop(topic, size, "a message of another run")
             return
-        self._keeper.tally.bytes_up += size
+        self._aggregator.tally.bytes_up += size
         if isinstance(message, Info):
-            self._keeper.note_energy(message)
+            self._aggregator.note_energy(message)
             self._conductor.tell("info", keep=False, **msgspec.to_builtins(message))
             self._conductor.note_trained(message)
         self._feed(Heard(message, now))
@@ -269,7 +269,7 @@ class Coordinator:
             text = f"waiting for boards with clients {show_ids(absent)}"
             self._conductor.tell("waiting", text=text, missing=absent)
 
-    # the voice of the conductor
+    # the boards of the conductor
 
     def announce(self) -> None:
         """Publish train_detail."""
@@ -277,15 +277,15 @@ class Coordinator:
 
     def send_weights(self, number: int) -> None:
         """Publish the global model of a round, a part at a time."""
-        blob = self._keeper.download(number)
+        blob = self._aggregator.download(number)
         boards = [b for b in self._conductor.state.boards.values() if b.lost_at is None]
-        self._keeper.tally.bytes_down += len(blob) * len(boards)
+        self._aggregator.tally.bytes_down += len(blob) * len(boards)
         self._link.stream(f"weights {number}", self._packets(number, blob, None))
         phase = self._conductor.state.phase
         for client in phase.selected if isinstance(phase, Working) else ():
-            own = self._keeper.private_download(number, client)
+            own = self._aggregator.private_download(number, client)
             if own is not None:
-                self._keeper.tally.bytes_down += len(own)
+                self._aggregator.tally.bytes_down += len(own)
                 packets = self._packets(number, own, client)
                 self._link.stream(f"weights {number} to {client}", packets)
 
@@ -304,7 +304,7 @@ class Coordinator:
 
     def aggregate(self, work: Callable[[], Event]) -> None:
         """Aggregate beside the network; the event comes back through the link's queue."""
-        self._incoming.forget()
+        self._uploads.forget()
         event_or_error = _caught(work)
         threading.Thread(target=lambda: self._link.post(event_or_error()), daemon=True).start()
 

@@ -18,13 +18,13 @@ from common.wire.messages import (
     Selected,
     TrainEnd,
 )
-from common.worker.orders import EpochDone, Prepare, Turn, TurnDone
-from common.worker.step_choice import base_step, steps_to_keep
-from common.worker.step_store import StepStore
+from common.worker.orders import EpochDone, JobDone, JobOrder, Prepare
+from common.worker.snapshot_choice import base_snapshot, snapshots_to_keep
+from common.worker.snapshot_store import SnapshotStore
 from fl_server.coordinator.conductor import Conductor, Observer, policy_of, resume_state
 from fl_server.coordinator.local_clients import Fleet, make_fleet
 from fl_server.rounds.state import Event, Heard, Rejected, Stored, Working
-from fl_server.run.aggregator import Keeper
+from fl_server.run.aggregator import Aggregator
 from fl_server.run.store import RunStore
 
 BOARD = "simulation"
@@ -40,29 +40,29 @@ class Simulation:
         self._experiment = store.experiment()
         self._processes = processes
         self._shards = shards
-        self._keeper = Keeper(store, self._experiment)
-        self._steps = StepStore(store.folder / "clients", store.run)
+        self._aggregator = Aggregator(store, self._experiment)
+        self._steps = SnapshotStore(store.folder / "clients", store.run)
         self._algorithm = algorithm_of(self._experiment)
         self._events: list[Event] = []
         policy = policy_of(store.run, self._experiment)
-        state = resume_state(self._keeper, store.next_incarnation())
-        self._conductor = Conductor(self._keeper, policy, state, self, observe)
+        state = resume_state(self._aggregator, store.next_incarnation())
+        self._conductor = Conductor(self._aggregator, policy, state, self, observe)
 
-    # the voice of the conductor: nobody listens
+    # the boards of the conductor: nobody listens
 
     def announce(self) -> None:
         """Nobody needs to be told."""
 
     def send_weights(self, number: int) -> None:
         """Put the model where the clients read it."""
-        blob = self._keeper.download(number)
-        self._keeper.tally.bytes_down += len(blob)
+        blob = self._aggregator.download(number)
+        self._aggregator.tally.bytes_down += len(blob)
         write_atomic(self._download(number), blob)
         phase = self._conductor.state.phase
         for client in phase.selected if isinstance(phase, Working) else ():
-            own = self._keeper.private_download(number, client)
+            own = self._aggregator.private_download(number, client)
             if own is not None:
-                self._keeper.tally.bytes_down += len(own)
+                self._aggregator.tally.bytes_down += len(own)
                 write_atomic(self._private(client), own)
 
     def publish(self, message: CurrentRound | Selected | TrainEnd) -> None:
@@ -99,7 +99,7 @@ class Simulation:
                 self._do_round(fleet, self._conductor.state.phase)
         finally:
             fleet.release()
-            self._keeper.close()
+            self._aggregator.close()
 
     def _feed(self, event: Event) -> None:
         self._conductor.feed(event)
@@ -123,7 +123,7 @@ class Simulation:
     def _do_round(self, fleet: Fleet, phase: Working) -> None:
         number = phase.number
         self.send_weights(number)
-        orders: list[Turn] = []
+        orders: list[JobOrder] = []
         for client in sorted(phase.untrained):
             if number in self._steps.rounds(client):  # a simulation that was stopped here
                 self._take_update(client, number)
@@ -134,14 +134,14 @@ class Simulation:
         for order, report in fleet.do(orders):
             self._take(order, report)
 
-    def _order(self, kind: str, client: int, number: int, job: int) -> Turn:
-        base = base_step(
+    def _order(self, kind: str, client: int, number: int, job: int) -> JobOrder:
+        base = base_snapshot(
             self._steps.rounds(client),
             number,
             coupled=self._algorithm.coupled,
             accepted=self._conductor.state.accepted.get(client),
         )
-        return Turn(
+        return JobOrder(
             job=job,
             kind=kind,
             client=client,
@@ -154,7 +154,7 @@ class Simulation:
     def _own_downloads(self, kind: str) -> bool:
         return kind == "train" and self._algorithm.private is not None
 
-    def _take(self, order: Turn, report: TurnDone | EpochDone) -> None:
+    def _take(self, order: JobOrder, report: JobDone | EpochDone) -> None:
         if isinstance(report, EpochDone):
             place = {"board": BOARD, "client": order.client, "round": order.round}
             epoch = {"state": "training", "epoch": report.epoch, "epochs": report.epochs}
@@ -178,14 +178,14 @@ class Simulation:
     def _take_update(self, client: int, number: int) -> None:
         now = time.monotonic()
         blob = self._steps.update(client, number)
-        self._keeper.tally.bytes_up += len(blob)
+        self._aggregator.tally.bytes_up += len(blob)
         try:
-            self._keeper.accept(number, client, blob)
+            self._aggregator.accept(number, client, blob)
         except ProtocolError as error:
             self._feed(Rejected(client, number, str(error), now))
             return
         accepted = self._conductor.state.accepted.get(client)
-        keep = steps_to_keep(self._steps.rounds(client), number, accepted)
+        keep = snapshots_to_keep(self._steps.rounds(client), number, accepted)
         self._steps.prune(client, keep)
         self._conductor.tell("update", client=client, round=number, bytes=len(blob))
         self._feed(Stored(client, number, now))

@@ -15,14 +15,14 @@ from fl_server.rounds.state import Event, Rejected, Stored, Strayed
 HELD_BYTES = 32 * 1024**2  # of small updates on their way
 
 
-class Incoming:
+class Uploads:
     """The updates of the open round that are not yet complete."""
 
     def __init__(
         self, conductor: Conductor, refusals: Refusals, feed: Callable[[Event], None]
     ) -> None:
         self._conductor = conductor
-        self._keeper = conductor.keeper
+        self._aggregator = conductor.aggregator
         self._refusals = refusals
         self._feed = feed
         self._assemblies: dict[int, Assembly] = {}
@@ -35,7 +35,7 @@ class Incoming:
         """One part of an update, or of something that claims to be one."""
         header = chunk.header
         client = header.client if header.client is not None else -1
-        self._keeper.tally.bytes_up += len(chunk.body)
+        self._aggregator.tally.bytes_up += len(chunk.body)
         if not rounds.wants(
             self._conductor.policy,
             self._conductor.state,
@@ -46,14 +46,14 @@ class Incoming:
             self._refuse(topic, chunk, client)
             self._feed(Strayed(now))
             return
-        if header.size > self._keeper.largest_update:
+        if header.size > self._aggregator.largest_update:
             self._refusals.drop(topic, header.size, "an update far larger than the model")
             return
         assembly = self._assemblies.get(client)
         if assembly is None or not assembly.fits(header):
             held = sum(a.header.size for a in self._assemblies.values() if a.in_memory)
             small = header.size <= SMALL and held + header.size <= HELD_BYTES
-            path = self._keeper.store.part_path(header.round, client)
+            path = self._aggregator.store.part_path(header.round, client)
             assembly = Assembly(path, header, in_memory=small)
             self._assemblies[client] = assembly
         if assembly.add(chunk):
@@ -86,7 +86,7 @@ class Incoming:
             assembly.discard()
             return
         try:
-            self._keeper.accept(number, client, blob, assembly)
+            self._aggregator.accept(number, client, blob, assembly)
         except StrayUpdateError as error:
             assembly.discard()
             self._refusals.drop(topic, len(blob), str(error))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.config import DataSection, Experiment
-from common.data.assignment import Allotment
+from common.data.assignment import Assignment
 from common.data.datasets import load_dataset
 from common.data.rebalance import (
     Counts,
@@ -56,7 +56,7 @@ def distribution_of(experiment: Experiment) -> Distribution:
     return counted(allotment, dataset.labels, dataset.classes)
 
 
-def counted(allotment: Allotment, labels: Labels, classes: int) -> Distribution:
+def counted(allotment: Assignment, labels: Labels, classes: int) -> Distribution:
     """The counts of an allotment of samples with these labels."""
     train, test = (
         np.array([np.bincount(labels[part], minlength=classes) for part in parts], np.int64)

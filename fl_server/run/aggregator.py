@@ -57,7 +57,7 @@ class Progress:
     safe: frozenset[int]
 
 
-class Keeper:
+class Aggregator:
     """One run's server state, journal, metrics and events."""
 
     def __init__(self, store: RunStore, experiment: Experiment) -> None:
@@ -300,8 +300,8 @@ def _outline(array: Array) -> Array:
 class _Updates(Sequence[Update]):
     """The updates of a round in ascending order of client id, loaded one at a time."""
 
-    def __init__(self, keeper: Keeper, number: int, clients: Sequence[int]) -> None:
-        self._keeper = keeper
+    def __init__(self, aggregator: Aggregator, number: int, clients: Sequence[int]) -> None:
+        self._aggregator = aggregator
         self._number = number
         self._clients = sorted(clients)
         self._metas: dict[int, UpdateMeta] = {}
@@ -325,7 +325,7 @@ class _Updates(Sequence[Update]):
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
         client = self._clients[index]
-        arrays, meta = self._keeper.update(self._number, client)
+        arrays, meta = self._aggregator.update(self._number, client)
         self._metas[client] = meta
         return Update(client, arrays, meta.weights)
 

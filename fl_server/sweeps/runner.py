@@ -22,7 +22,7 @@ from fl_server.sweeps.screen import Board
 
 LAB = ".lab"
 
-Runner: TypeAlias = Callable[[launch.Place, RunStore], bool]  # False: interrupted
+Runner: TypeAlias = Callable[[launch.RunOptions, RunStore], bool]  # False: interrupted
 
 log = logging.getLogger(__name__)
 
@@ -49,22 +49,22 @@ def is_finished(runs: Path, planned: Planned) -> bool:
     return store.finished
 
 
-def run_all(place: launch.Place, grid: Sequence[Planned], run: Runner) -> Outcome:
+def run_all(options: launch.RunOptions, grid: Sequence[Planned], run: Runner) -> Outcome:
     """Do what is not yet finished; a run that fails is told, and the rest goes on."""
-    finished = [planned for planned in grid if is_finished(place.runs, planned)]
+    finished = [planned for planned in grid if is_finished(options.runs, planned)]
     todo = [planned for planned in grid if planned not in finished]
-    board = Board(_pace(finished, todo), place.style)
+    board = Board(_pace(finished, todo), options.style)
     if finished:
         board.say(f"{len(finished)} of {len(grid)} runs are finished already")
     failed: dict[str, str] = {}
     for planned in todo:
         board.say(f"{planned.name}: {board.where()}")
         try:
-            store = launch.find_or_create(place, planned.experiment, planned.name)
-            if not run(replace(place, display=board.display), store):
-                return _outcome(place, finished, failed, interrupted=True)
+            store = launch.find_or_create(options, planned.experiment, planned.name)
+            if not run(replace(options, display=board.display), store):
+                return _outcome(options, finished, failed, interrupted=True)
         except KeyboardInterrupt:
-            return _outcome(place, finished, failed, interrupted=True)
+            return _outcome(options, finished, failed, interrupted=True)
         except FedbedError as error:
             failed[planned.name] = str(error)
         except Exception as error:  # somebody's own algorithm or model must not end the sweep
@@ -76,7 +76,7 @@ def run_all(place: launch.Place, grid: Sequence[Planned], run: Runner) -> Outcom
             board.say(f"{planned.name} failed: {failed[planned.name]}")
         board.count(ok=planned.name not in failed)
     board.say(f"sweep: {board.where()}")
-    return _outcome(place, finished, failed, interrupted=False)
+    return _outcome(options, finished, failed, interrupted=False)
 
 
 def _pace(finished: Sequence[Planned], todo: Sequence[Planned]) -> Pace:
@@ -85,13 +85,13 @@ def _pace(finished: Sequence[Planned], todo: Sequence[Planned]) -> Pace:
 
 
 def _outcome(
-    place: launch.Place,
+    options: launch.RunOptions,
     finished: Sequence[Planned],
     failed: dict[str, str],
     *,
     interrupted: bool,
 ) -> Outcome:
-    folders = tuple(place.runs / planned.name for planned in finished)
+    folders = tuple(options.runs / planned.name for planned in finished)
     return Outcome(folders, failed, interrupted)
 
 
@@ -100,12 +100,12 @@ def _outcome(
 
 def on_broker(address: Address, federation: str) -> Runner:
     """On the boards that are connected to a broker."""
-    return lambda place, store: launch.run(place, store, address, federation)
+    return lambda options, store: launch.run(options, store, address, federation)
 
 
 def simulated(processes: int) -> Runner:
     """In this process, without a broker."""
-    return lambda place, store: launch.simulate(place, store, processes=processes)
+    return lambda options, store: launch.simulate(options, store, processes=processes)
 
 
 @contextmanager
@@ -118,6 +118,6 @@ def in_lab(
     with FolderLock(folder, "a sweep"):
         launch.check_boards(folder, clients, boards)
         with Lab(folder, clients, boards, workers) as testbed:
-            yield lambda place, store: launch.run_in(testbed, place, store)
+            yield lambda options, store: launch.run_in(testbed, options, store)
         if all(is_finished(runs, planned) for planned in grid):
             launch.keep_only_logs(folder)

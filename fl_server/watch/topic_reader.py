@@ -21,7 +21,7 @@ def topics_to_watch(federation: str) -> tuple[str, ...]:
     return tuple(f"{federation}/{row.pattern}" for row in TOPICS if row.payload is not Chunk)
 
 
-class Viewer:
+class TopicReader:
     """Facts of whatever runs in a federation; the broker remembers nothing of it."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Viewer:
         """Leave."""
         self._link.close(forget_session=True)
 
-    def __enter__(self) -> Viewer:
+    def __enter__(self) -> TopicReader:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -30,8 +30,9 @@ from common.experiment.resolve import first_model, server_of
 from common.learning.training import count_correct, use_one_thread
 from common.wire.codec import check_arrays
 from common.wire.messages import Stage
-from common.worker.bench import Progress, Workbench, _BenchClient
-from common.worker.step_choice import base_step
+from common.worker.bench import Workbench
+from common.worker.client import Progress, TorchClient
+from common.worker.snapshot_choice import base_snapshot
 
 HERE = "tests.algorithms.federation"
 CLASSES = 10  # of the data set whose place the hand-made samples take
@@ -181,14 +182,14 @@ class Federation:
     def done(self) -> int:
         return len(self.history)
 
-    def client(self, client: int, progress: Progress | None = None) -> _BenchClient:
+    def client(self, client: int, progress: Progress | None = None) -> TorchClient:
         """A client in the round that comes next."""
         return self.bench._client(client, self.done + 1, progress or (lambda *_: None))
 
     def state_of(self, client: int) -> Arrays:
         """What a client goes on from: the same choice as on a board."""
         steps = {r.number for r in self.history if client in r.trained}
-        base = base_step(
+        base = base_snapshot(
             frozenset(steps),
             self.done + 1,
             coupled=self.algorithm.coupled,

@@ -10,7 +10,7 @@ from torch import nn
 
 from common.config import Option
 from common.data.samples import Samples
-from common.learning.net import Whole
+from common.learning.net import TorchNet
 from tests.algorithms.federation import HEAVY, THREE, Federation, close
 
 EPOCHS, STEPS = 5, 3  # of the head; of one epoch of client 0, which has ten samples
@@ -66,7 +66,7 @@ def test_results_are_the_same_as_without_features_kept(
     options: dict[str, Option],
 ) -> None:
     kept = federation(tmp_path, name, options).run(2)
-    monkeypatch.setattr(Whole, "has_fixed_features", False)
+    monkeypatch.setattr(TorchNet, "has_fixed_features", False)
     anew = federation(tmp_path, name, options)
     counter = Counter(anew)
     anew.run(2)

@@ -18,7 +18,7 @@ from common.experiment.resolve import first_model
 from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from fl_server.coordinator.simulate import Simulation
 from fl_server.rounds.state import Close, Open
-from fl_server.run.aggregator import Keeper
+from fl_server.run.aggregator import Aggregator
 from fl_server.run.journal import read_records
 from fl_server.run.store import RunStore, create_run
 from tests.algorithms.federation import HEAVY, HERE, THREE, Federation, Round, samples
@@ -190,14 +190,14 @@ def blobs(fed: Federation, run: str) -> dict[int, bytes]:
 
 def closed(store: RunStore, fed: Federation, order: tuple[int, ...]) -> str:
     """The model after one round in which updates come in this order."""
-    keeper = Keeper(store, fed.experiment)
+    aggregator = Aggregator(store, fed.experiment)
     everybody = tuple(range(len(fed.clients)))
-    keeper.open_round(Open(1, everybody, ()))
+    aggregator.open_round(Open(1, everybody, ()))
     found = blobs(fed, store.run)
     for client in order:
-        keeper.accept(1, client, found[client])
-    keeper.close_round(Close(1, order, (), training=True), 1.0)
-    keeper.close()
+        aggregator.accept(1, client, found[client])
+    aggregator.close_round(Close(1, order, (), training=True), 1.0)
+    aggregator.close()
     loaded = store.load_checkpoint()
     assert loaded is not None
     return digest(loaded[0])
@@ -224,16 +224,16 @@ def test_a_round_without_updates_keeps_the_model(tmp_path: Path, name: str) -> N
 @every_algorithm
 def test_an_update_that_is_not_finite_is_refused(tmp_path: Path, name: str) -> None:
     fed = federation(tmp_path, name)
-    keeper = Keeper(create_run(tmp_path, "r", fed.experiment), fed.experiment)
-    keeper.open_round(Open(1, (0, 1, 2), ()))
-    arrays, meta = decode_tensors(blobs(fed, keeper.store.run)[0], UpdateMeta)
-    keeper.accept(1, 0, encode_tensors(arrays, meta))
+    aggregator = Aggregator(create_run(tmp_path, "r", fed.experiment), fed.experiment)
+    aggregator.open_round(Open(1, (0, 1, 2), ()))
+    arrays, meta = decode_tensors(blobs(fed, aggregator.store.run)[0], UpdateMeta)
+    aggregator.accept(1, 0, encode_tensors(arrays, meta))
     for key, value in itertools.product(arrays, (np.nan, np.inf, -np.inf)):
         bad = arrays[key].copy()
         bad.flat[-1] = value
         with pytest.raises(ProtocolError, match="not finite"):
-            keeper.accept(1, 0, encode_tensors({**arrays, key: bad}, meta))
-    keeper.close()
+            aggregator.accept(1, 0, encode_tensors({**arrays, key: bad}, meta))
+    aggregator.close()
 
 
 def test_what_diverges_never_enters_the_model_and_the_events_say_who_and_when(

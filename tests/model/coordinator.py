@@ -52,7 +52,7 @@ class CoordinatorDisk:
 
 
 class Coordinator:
-    """The coordinator's shell: see `fl_server.service`, `conductor` and `keeper`."""
+    """The coordinator's shell: see `fl_server.service`, `conductor` and `aggregator`."""
 
     def __init__(self, world: World, setup: Setup) -> None:
         self.name = COORDINATOR

@@ -44,7 +44,7 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pool:
+class SamplePool:
     """All samples of a dataset, the official training part first.
 
     `natural` says where the samples of each natural client begin, and ends with their number.
@@ -64,7 +64,7 @@ class Dataset:
     labels: Labels
     classes: int
     official: int  # how many of the first samples are the official training part
-    natural: npt.NDArray[np.int64] | None = None  # as in `Pool`
+    natural: npt.NDArray[np.int64] | None = None  # as in `SamplePool`
 
 
 class Layout(Protocol):
@@ -75,6 +75,6 @@ class Layout(Protocol):
         """The names of all files, each of which may also lie there compressed, as `.gz`."""
         ...
 
-    def read(self, folder: Path) -> Pool:
+    def read(self, folder: Path) -> SamplePool:
         """All samples, or a DataError that names the file that is missing or damaged."""
         ...

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from common.data.datasets.base import Pool
+from common.data.datasets.base import SamplePool
 from common.data.datasets.files import read_checked, require_file
 from common.data.datasets.jpeg import decode_picture
 from common.errors import DataError
@@ -74,7 +74,7 @@ class CifarBatches:
         """The names of all files."""
         return tuple(batch.name for batch in self.batches)
 
-    def read(self, folder: Path) -> Pool:
+    def read(self, folder: Path) -> SamplePool:
         """All samples."""
         parts = []
         for batch in self.batches:
@@ -82,7 +82,7 @@ class CifarBatches:
             content = read_checked(path, "md5", batch.md5)
             parts.append(_labels_and_pixels(path, content, self.labels, batch.samples))
         labels, pixels = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Pool(pixels.reshape(-1, *SHAPE), labels.astype(np.int64))
+        return SamplePool(pixels.reshape(-1, *SHAPE), labels.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +110,13 @@ class CifarSheets:
         """The names of all files."""
         return (*(sheet.name for sheet in self.sheets), "labels.npz")
 
-    def read(self, folder: Path) -> Pool:
+    def read(self, folder: Path) -> SamplePool:
         """All samples."""
         known = _label_arrays(folder / "labels.npz")
         records = [self._records(folder / sheet.name, sheet, known) for sheet in self.sheets]
         pool = np.concatenate(records)
         images = np.ascontiguousarray(pool[:, 1:]).reshape(-1, *SHAPE)
-        return Pool(images, pool[:, 0].astype(np.int64))
+        return SamplePool(images, pool[:, 0].astype(np.int64))
 
     def _records(
         self, path: Path, sheet: CifarSheet, known: dict[str, npt.NDArray[np.uint8]]

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from common.data.datasets.base import Pool
+from common.data.datasets.base import SamplePool
 from common.data.datasets.files import check_digest, read_at_most, require_file
 from common.errors import DataError
 
@@ -50,7 +50,7 @@ class IdxFiles:
         """The names of all files."""
         return tuple(file.name for part in self.parts for file in part)
 
-    def read(self, folder: Path) -> Pool:
+    def read(self, folder: Path) -> SamplePool:
         """All samples."""
         contents = {}
         for file in (file for part in self.parts for file in part):
@@ -76,7 +76,7 @@ class EmnistFiles:
         """The names of all files."""
         return tuple(file.name for part in self.parts for file in part)
 
-    def read(self, folder: Path) -> Pool:
+    def read(self, folder: Path) -> SamplePool:
         """All samples, upright."""
         pool = IdxFiles("EMNIST", self.parts).read(folder)
         first = 0
@@ -105,7 +105,7 @@ class EmnistZip:
         """The archive."""
         return (self.name,)
 
-    def read(self, folder: Path) -> Pool:
+    def read(self, folder: Path) -> SamplePool:
         """All samples, upright."""
         path = folder / self.name
         check_digest(path, "md5", self.md5)
@@ -138,12 +138,12 @@ def _values(path: Path, content: bytes, file: IdxFile, title: str) -> npt.NDArra
     return values.reshape(file.shape)
 
 
-def _pool(parts: list[tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]]) -> Pool:
+def _pool(parts: list[tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]]) -> SamplePool:
     images = np.concatenate([images for images, _ in parts])[:, None]
     labels = np.concatenate([labels for _, labels in parts]).astype(np.int64)
-    return Pool(images, labels)
+    return SamplePool(images, labels)
 
 
-def _upright(pool: Pool) -> Pool:
+def _upright(pool: SamplePool) -> SamplePool:
     assert isinstance(pool.images, np.ndarray)
-    return Pool(np.ascontiguousarray(pool.images.swapaxes(2, 3)), pool.labels)
+    return SamplePool(np.ascontiguousarray(pool.images.swapaxes(2, 3)), pool.labels)

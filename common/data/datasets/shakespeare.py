@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
-from common.data.datasets.base import Pool, Windows
+from common.data.datasets.base import SamplePool, Windows
 from common.data.datasets.files import read_at_most, read_checked
 from common.data.datasets.plays import Plays, plays_in_text, plays_in_xml
 from common.errors import DataError
@@ -47,7 +47,7 @@ class PlaysArchive:
         """The archive."""
         return (self.name,)
 
-    def read(self, folder: Path) -> Pool:
+    def read(self, folder: Path) -> SamplePool:
         """All windows, role by role."""
         path = folder / self.name
         content = read_checked(path, "sha256", self.sha256)
@@ -72,7 +72,7 @@ class PlaysText:
         """The text."""
         return (self.name,)
 
-    def read(self, folder: Path) -> Pool:
+    def read(self, folder: Path) -> SamplePool:
         """All windows, role by role."""
         path = folder / self.name
         text = read_at_most(path, LONGEST_TEXT).decode("latin-1")
@@ -87,7 +87,7 @@ class PlaysText:
         return pool
 
 
-def windows_of(plays: Plays) -> Pool:
+def windows_of(plays: Plays) -> SamplePool:
     """The windows of every role that has any; the roles are the natural clients."""
     texts = [_tokens(" ".join(lines)) for lines in plays.values() if len(lines) >= FEWEST_LINES]
     texts = [text for text in texts if len(text) > WIDTH]
@@ -99,7 +99,9 @@ def windows_of(plays: Plays) -> Pool:
     shift = np.repeat(begins - bounds[:-1], sizes - WIDTH)
     starts = np.arange(bounds[-1]) + shift
     text = np.concatenate([np.empty(0, np.uint8), *texts])
-    return Pool(Windows(text, starts, WIDTH), text[starts + WIDTH].astype(np.int64), bounds)
+    return SamplePool(
+        Windows(text, starts, WIDTH), text[starts + WIDTH].astype(np.int64), bounds
+    )
 
 
 def _tokens(text: str) -> npt.NDArray[np.uint8]:

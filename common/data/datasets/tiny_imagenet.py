@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from common.data.datasets.base import Pool
+from common.data.datasets.base import SamplePool
 from common.data.datasets.files import check_digest
 from common.data.datasets.jpeg import decode_picture
 from common.errors import DataError
@@ -32,13 +32,13 @@ class TinyImages:
     each: int = EACH
     validation: int = VALIDATION
 
-    def pool(self, folder: Path, read: Callable[[str], bytes]) -> Pool:
+    def pool(self, folder: Path, read: Callable[[str], bytes]) -> SamplePool:
         """All samples; `read` gives the content of a file in `folder`."""
         named = list(self._named(folder, read))
         images = np.empty((len(named), 3, SIDE // 2, SIDE // 2), np.uint8)
         for place, (name, _) in zip(images, named, strict=True):
             place[:] = _halved(folder / name, read(name))
-        return Pool(images, np.array([label for _, label in named], np.int64))
+        return SamplePool(images, np.array([label for _, label in named], np.int64))
 
     def _named(self, folder: Path, read: Callable[[str], bytes]) -> Iterator[tuple[str, int]]:
         """The name and the class of each image."""
@@ -71,7 +71,7 @@ class TinyFolder:
         """The two lists among its files."""
         return ("wnids.txt", "val/val_annotations.txt")
 
-    def read(self, folder: Path) -> Pool:
+    def read(self, folder: Path) -> SamplePool:
         """All samples."""
 
         def read(name: str) -> bytes:
@@ -96,7 +96,7 @@ class TinyZip:
         """The archive."""
         return (self.name,)
 
-    def read(self, folder: Path) -> Pool:
+    def read(self, folder: Path) -> SamplePool:
         """All samples."""
         path = folder / self.name
         check_digest(path, "md5", self.md5)

@@ -16,7 +16,7 @@ MOST_VIEWERS = 64
 WAITING = 40  # messages a viewer may lag behind: about ten seconds
 
 
-class Seat:
+class Subscriber:
     """One viewer's place: a bounded queue of (event, JSON)."""
 
     def __init__(self, first: bytes) -> None:
@@ -36,13 +36,13 @@ class Seat:
         return self._waiting.get(timeout=timeout)
 
 
-class Hub:
+class Audience:
     """The view that everybody sees, and the seats of those who look at it."""
 
     def __init__(self) -> None:
         self.view = View()
         self._lock = threading.Lock()
-        self._seats: list[Seat] = []
+        self._seats: list[Subscriber] = []
         self._said: Sections = {}
         self._of: View | None = None
         self._closed = False
@@ -72,17 +72,17 @@ class Hub:
             seat.hear(news or b"")
         self._seats = [seat for seat in self._seats if not seat.closed.is_set()]
 
-    def enter(self, now: float) -> Seat | None:
+    def enter(self, now: float) -> Subscriber | None:
         """A seat that begins with everything; None if there is no room."""
         with self._lock:
             if self._closed or len(self._seats) >= MOST_VIEWERS:
                 return None
             self._spread(now)
-            seat = Seat(whole(self._said, now))
+            seat = Subscriber(whole(self._said, now))
             self._seats.append(seat)
             return seat
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, seat: Subscriber) -> None:
         """A viewer has gone."""
         with self._lock:
             seat.closed.set()

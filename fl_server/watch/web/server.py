@@ -27,8 +27,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from common.access.address import Address
 from common.errors import BrokerError, UsageError
-from fl_server.watch.topic_reader import Viewer
-from fl_server.watch.web.audience import Hub
+from fl_server.watch.topic_reader import TopicReader
+from fl_server.watch.web.audience import Audience
 
 DEFAULT = "127.0.0.1:8765"
 LOOK_SECONDS = 0.25  # at most so often browsers hear something
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PageAddress:
     """Where the page is served; beyond this machine only to those who have the token."""
 
     host: str
@@ -53,7 +53,7 @@ class Place:
         return f"http://{host}:{port}/" + (f"?token={self.token}" if self.token else "")
 
 
-def read_place(text: str) -> Place:
+def read_page_address(text: str) -> PageAddress:
     """HOST:PORT, PORT or HOST; a token is made for anything but this machine itself."""
     host, colon, port = text.rpartition(":")
     if not colon and not text.isdecimal():
@@ -61,7 +61,7 @@ def read_place(text: str) -> Place:
     host = host.strip("[]") or "127.0.0.1"
     if "/" in text or not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"--web is {text!r}; expected HOST:PORT, such as {DEFAULT}")
-    return Place(host, int(port), "" if _is_loopback(host) else secrets.token_urlsafe(16))
+    return PageAddress(host, int(port), "" if _is_loopback(host) else secrets.token_urlsafe(16))
 
 
 def _is_loopback(host: str) -> bool:
@@ -73,18 +73,18 @@ def _is_loopback(host: str) -> bool:
 class Web:
     """The page being served; listens to the broker and to browsers until it is closed."""
 
-    def __init__(self, place: Place, address: Address, federation: str) -> None:
-        self.hub = Hub()
+    def __init__(self, at: PageAddress, address: Address, federation: str) -> None:
+        self.hub = Audience()
         self._closed = threading.Event()
         try:
-            self._server = _Server(place, self.hub)
+            self._server = _Server(at, self.hub)
         except OSError as error:
             raise UsageError(
-                f"cannot serve the page at {place.host}:{place.port}: {error.strerror}; "
+                f"cannot serve the page at {at.host}:{at.port}: {error.strerror}; "
                 "choose another place with --web HOST:PORT"
             ) from error
-        self.url = place.url(self._server.server_address[1])
-        self._viewer = Viewer(address, federation, self.hub.observe)
+        self.url = at.url(self._server.server_address[1])
+        self._viewer = TopicReader(address, federation, self.hub.observe)
         self._threads = [
             threading.Thread(target=self._server.serve_forever, name="web", daemon=True),
             threading.Thread(target=self._listen, name="web-viewer", daemon=True),
@@ -117,9 +117,9 @@ class Web:
 
 
 @contextmanager
-def serving(place: Place, address: Address, federation: str) -> Iterator[Web]:
+def serving(at: PageAddress, address: Address, federation: str) -> Iterator[Web]:
     """The page, for as long as the block lasts."""
-    web = Web(place, address, federation)
+    web = Web(at, address, federation)
     try:
         yield web
     finally:
@@ -130,12 +130,12 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, place: Place, hub: Hub) -> None:
-        self.address_family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-        self.place = place
+    def __init__(self, at: PageAddress, hub: Audience) -> None:
+        self.address_family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
+        self.at = at
         self.hub = hub
         self.page, self.policy = assemble_page()
-        super().__init__((place.host, place.port), _Handler)
+        super().__init__((at.host, at.port), _Handler)
 
 
 def assemble_page() -> tuple[bytes, str]:
@@ -184,10 +184,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, "text/plain", b"there is nothing here\n")
 
     def _may_look(self, query: str) -> bool:
-        place = self.server.place
-        if place.token:
+        at = self.server.at
+        if at.token:
             given = parse_qs(query).get("token", [""])[0]
-            return hmac.compare_digest(given.encode(), place.token.encode())
+            return hmac.compare_digest(given.encode(), at.token.encode())
         # Without a token only pages of this machine: no other site may read it by a name
         # of its own that leads here.
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.config import DataSection
-from common.data.assignment import Allotment, allot, rounded_shares, union_of
+from common.data.assignment import Assignment, allot, rounded_shares, union_of
 from common.errors import ConfigError, DataError
 from common.rng import generator
 
@@ -20,7 +20,7 @@ def labels_of(seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return generator(seed, "labels").integers(0, CLASSES, ALL)
 
 
-def allotted(seed: int = 1, labels_seed: int = 1, **settings: Any) -> Allotment:
+def allotted(seed: int = 1, labels_seed: int = 1, **settings: Any) -> Assignment:
     data = DataSection(**{"clients": 10, **settings})
     return allot(data, labels_of(labels_seed), classes=CLASSES, official=OFFICIAL, seed=seed)
 

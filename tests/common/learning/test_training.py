@@ -18,7 +18,7 @@ from common.arrays import Array, digest
 from common.config import TrainingSection
 from common.data.datasets import load_dataset
 from common.data.samples import Samples
-from common.learning.net import Whole
+from common.learning.net import TorchNet
 from common.learning.networks import Network, extract, load
 from common.learning.specs import build_spec, initial
 from common.learning.training import (
@@ -57,7 +57,7 @@ def run(
     **plan: Any,
 ) -> TrainingStats:
     return train(
-        Whole(network),
+        TorchNet(network),
         samples,
         settings,
         rng,
@@ -355,7 +355,7 @@ def test_training_does_not_import_the_compiler_and_keeps_torch_threads_as_they_a
         "rng = np.random.default_rng(1)\n"
         "for optimizer in ('sgd', 'adam'):\n"
         "    settings = TrainingSection(weight_decay=0.1, grad_clip=1.0, optimizer=optimizer)\n"
-        "    training.train(whole.Whole(networks.Network(spec)), some, settings, rng)\n"
+        "    training.train(whole.TorchNet(networks.Network(spec)), some, settings, rng)\n"
         "assert 'torch._dynamo' not in sys.modules\n"
         "training.use_one_thread()\n"
         "assert torch.get_num_threads() == 1\n"
@@ -385,7 +385,7 @@ def test_text_is_not_normalised_and_trains_a_recurrent_network() -> None:
     settings = TrainingSection(epochs=1, batch_size=6, learning_rate=1.0, momentum=0.0)
     losses = [run(network, samples, settings, generator(1, "s", n)).loss for n in range(3)]
     assert losses == sorted(losses, reverse=True)
-    assert 0 <= count_correct(Whole(network), samples) <= 6
+    assert 0 <= count_correct(TorchNet(network), samples) <= 6
     before = extract(network)
     run(network, samples, settings, generator(1, "s", 3), only=("head",))
     after = extract(network)

@@ -13,8 +13,8 @@ from common.wire.claims import (
     PATIENCE_SECONDS,
     REPEAT_SECONDS,
     Beaten,
+    ClaimState,
     Outcome,
-    Presence,
     Say,
     Settled,
     clash,
@@ -57,35 +57,35 @@ RIVAL = claim("other", since=20.0)
 
 
 def test_a_new_connection_is_announced_under_its_number() -> None:
-    state, said = connect(Presence(MINE), 7)
+    state, said = connect(ClaimState(MINE), 7)
     assert state.claim.session == (1, 7)
     assert said == (Say(state.claim),)
 
 
 def test_a_claim_that_comes_back_and_meets_no_rival_is_settled() -> None:
-    state, said = hear(Presence(MINE), MINE, stored=False, now=0.0)
+    state, said = hear(ClaimState(MINE), MINE, stored=False, now=0.0)
     assert state.claim == SETTLED
     assert said == (Say(SETTLED), Settled())
 
 
 def test_nothing_is_settled_before_the_claim_came_back() -> None:
-    assert tick(Presence(MINE), 1e9) == (Presence(MINE), ())
+    assert tick(ClaimState(MINE), 1e9) == (ClaimState(MINE), ())
 
 
 def test_a_settled_claim_does_not_settle_again() -> None:
-    state = Presence(SETTLED, echoed=True)
+    state = ClaimState(SETTLED, echoed=True)
     assert hear(state, SETTLED, stored=False, now=0.0) == (state, ())
     assert tick(state, REPEAT_SECONDS - 1) == (state, ())
 
 
 def test_a_settled_claim_is_repeated_now_and_then_because_brokers_forget() -> None:
-    state, said = tick(Presence(SETTLED, echoed=True), REPEAT_SECONDS)
+    state, said = tick(ClaimState(SETTLED, echoed=True), REPEAT_SECONDS)
     assert said == (Say(SETTLED),)
     assert tick(state, REPEAT_SECONDS + 1)[1] == ()
 
 
 def test_a_stored_rival_is_waited_for_and_overcome_when_it_never_speaks() -> None:
-    state, said = hear(Presence(MINE), RIVAL, stored=True, now=100.0)
+    state, said = hear(ClaimState(MINE), RIVAL, stored=True, now=100.0)
     assert said == ()
     state, said = hear(state, MINE, stored=False, now=100.1)
     assert said == ()
@@ -97,59 +97,59 @@ def test_a_stored_rival_is_waited_for_and_overcome_when_it_never_speaks() -> Non
 
 def test_a_live_word_of_an_older_rival_refuses_us() -> None:
     older = claim("other", since=9.0)
-    _, said = hear(Presence(MINE), older, stored=False, now=0.0)
+    _, said = hear(ClaimState(MINE), older, stored=False, now=0.0)
     assert said == (Beaten(explain(MINE, older), clear=False),)
 
 
 def test_a_live_word_of_a_settled_rival_refuses_us_though_it_is_younger() -> None:
     settled = claim("other", since=20.0, settled=True, board="cellar", clients=(1, 2))
-    _, said = hear(Presence(MINE), settled, stored=False, now=0.0)
+    _, said = hear(ClaimState(MINE), settled, stored=False, now=0.0)
     assert said == (Beaten(explain(MINE, settled), clear=True),)
 
 
 @pytest.mark.parametrize("mine", [MINE, SETTLED])
 def test_a_live_word_of_a_weaker_rival_makes_us_say_the_claim_again(mine: Connected) -> None:
-    state = Presence(mine)
+    state = ClaimState(mine)
     assert hear(state, RIVAL, stored=False, now=0.0) == (state, (Say(mine),))
 
 
 def test_of_two_settled_claims_the_older_one_wins() -> None:
     older = claim("other", since=9.0, settled=True)
-    _, said = hear(Presence(SETTLED), older, stored=False, now=0.0)
+    _, said = hear(ClaimState(SETTLED), older, stored=False, now=0.0)
     assert isinstance(said[0], Beaten)
 
 
 def test_a_settled_claim_answers_a_stored_rival() -> None:
-    state = Presence(SETTLED, echoed=True)
+    state = ClaimState(SETTLED, echoed=True)
     assert hear(state, RIVAL, stored=True, now=0.0) == (state, (Say(SETTLED),))
 
 
 def test_our_own_will_makes_us_say_the_claim_again() -> None:
-    state = Presence(msgspec.structs.replace(SETTLED, session=(1, 5)))
+    state = ClaimState(msgspec.structs.replace(SETTLED, session=(1, 5)))
     gone = claim("me", connected=False, session=(1, 5))
     assert hear(state, gone, stored=False, now=0.0) == (state, (Say(state.claim),))
 
 
 def test_the_will_of_an_earlier_connection_of_ours_changes_nothing() -> None:
-    state = Presence(msgspec.structs.replace(SETTLED, session=(1, 5)))
+    state = ClaimState(msgspec.structs.replace(SETTLED, session=(1, 5)))
     old = claim("me", connected=False, session=(1, 4))
     assert hear(state, old, stored=False, now=0.0) == (state, ())
 
 
 def test_the_farewell_of_another_on_our_place_makes_us_say_the_claim_again() -> None:
-    state = Presence(SETTLED)
+    state = ClaimState(SETTLED)
     gone = msgspec.structs.replace(RIVAL, connected=False)
     assert hear(state, gone, stored=False, now=0.0) == (state, (Say(SETTLED),))
 
 
 def test_a_removed_announcement_of_ours_makes_us_say_the_claim_again() -> None:
-    state = Presence(SETTLED)
+    state = ClaimState(SETTLED)
     assert cleared(state, "attic") == (state, (Say(SETTLED),))
     assert cleared(state, "cellar") == (state, ())
 
 
 def test_whoever_claims_other_things_does_not_matter() -> None:
-    state = Presence(MINE)
+    state = ClaimState(MINE)
     for other in (
         claim("other", board="cellar", clients=(2, 3), since=0.0, settled=True),
         claim("other", board="cellar", clients=(0, 1), since=0.0, connected=False),
@@ -201,12 +201,12 @@ class Quarrel:
 
     draw: st.DataObject
     post: Post = field(default_factory=Post)
-    states: dict[str, Presence] = field(default_factory=dict)
+    states: dict[str, ClaimState] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
     beaten: set[str] = field(default_factory=set)
     now: float = 0.0
 
-    def perform(self, name: str, outcome: tuple[Presence, tuple[Outcome, ...]]) -> None:
+    def perform(self, name: str, outcome: tuple[ClaimState, tuple[Outcome, ...]]) -> None:
         self.states[name], outcomes = outcome
         for item in outcomes:
             match item:
@@ -223,7 +223,7 @@ class Quarrel:
 
     def join(self, mine: Connected) -> None:
         self.post.join(mine.instance)
-        self.perform(mine.instance, connect(Presence(mine), 1))
+        self.perform(mine.instance, connect(ClaimState(mine), 1))
 
     def deliver_one(self) -> bool:
         """One word to somebody: what was stored comes first, the rest in any order."""
@@ -241,8 +241,8 @@ class Quarrel:
         return True
 
     def react(
-        self, state: Presence, message: Connected | str, *, stored: bool
-    ) -> tuple[Presence, tuple[Outcome, ...]]:
+        self, state: ClaimState, message: Connected | str, *, stored: bool
+    ) -> tuple[ClaimState, tuple[Outcome, ...]]:
         if isinstance(message, str):
             return cleared(state, message)
         return hear(state, message, stored=stored, now=self.now)

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from common.wire.drop_counter import MOST_KINDS, MOST_SENDERS, Dropped
+from common.wire.drop_counter import MOST_KINDS, MOST_SENDERS, DropCounter
 
 
 def test_what_is_dropped_is_counted_per_kind_and_sender_and_said_once() -> None:
-    dropped = Dropped()
+    dropped = DropCounter()
     said = [
         dropped.note(f"info: {size} bytes", "t", size, "r", sender=sender)
         for size, sender in ((1, "a"), (22, "a"), (3, "b"))
@@ -15,7 +15,7 @@ def test_what_is_dropped_is_counted_per_kind_and_sender_and_said_once() -> None:
 
 
 def test_what_others_send_does_not_decide_how_much_is_kept() -> None:
-    dropped = Dropped()
+    dropped = DropCounter()
     words = [f"{chr(97 + a)}{chr(97 + b)}" for a in range(26) for b in range(26)]
     firsts = [dropped.note(word, "t", 1, "r") for word in words]
     for number in range(2 * MOST_SENDERS):

@@ -9,7 +9,7 @@ import pytest
 from common.wire.codec import decode
 from common.wire.link import Arrived, Happening
 from common.wire.messages import Connected, RoundLine, Telemetry
-from common.wire.presence import RECALL_SECONDS, Herald, first_claim
+from common.wire.presence import RECALL_SECONDS, Presence, first_claim
 from common.wire.topics import Packet
 
 
@@ -36,23 +36,23 @@ class Recorder:
         raise AssertionError
 
 
-def settled() -> tuple[Herald, Recorder]:
-    herald, link = Herald("fl", first_claim("b", instance="i", starts=1)), Recorder()
-    herald.use(link)
-    herald.connected(1)
-    assert herald.hear(link.said[-1], stored=False)
-    return herald, link
+def settled() -> tuple[Presence, Recorder]:
+    presence, link = Presence("fl", first_claim("b", instance="i", starts=1)), Recorder()
+    presence.use(link)
+    presence.connected(1)
+    assert presence.hear(link.said[-1], stored=False)
+    return presence, link
 
 
 def test_sensors_are_said_with_the_next_word_and_never_by_the_last_will() -> None:
-    herald, link = settled()
+    presence, link = settled()
     before = len(link.said)
-    herald.measure(Telemetry(celsius=40.0))
+    presence.measure(Telemetry(celsius=40.0))
     assert len(link.said) == before
-    herald.complain("no data")
+    presence.complain("no data")
     assert link.said[-1].telemetry == Telemetry(celsius=40.0)
-    assert decode(herald.will(2).payload, Connected).telemetry is None
-    herald.say_farewell()
+    assert decode(presence.will(2).payload, Connected).telemetry is None
+    presence.say_farewell()
     assert link.said[-1].telemetry is None
 
 
@@ -61,20 +61,20 @@ def test_history_is_said_when_it_changes_but_not_many_times_a_second(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr("common.wire.presence.time.monotonic", lambda: now[0])
-    herald, link = settled()
+    presence, link = settled()
     first: tuple[RoundLine, ...] = (RoundLine(round=1),)
     second = (*first, RoundLine(round=2))
-    herald.recall(first)
+    presence.recall(first)
     assert link.said[-1].history == first
     count = len(link.said)
-    herald.recall(first)
-    herald.recall(second)
+    presence.recall(first)
+    presence.recall(second)
     assert len(link.said) == count
     now[0] += RECALL_SECONDS
-    herald.recall(second)
+    presence.recall(second)
     assert len(link.said) == count + 1
     assert link.said[-1].history == second
-    assert decode(herald.will(2).payload, Connected).history == ()
-    herald.recall(first)
-    herald.say_farewell()
+    assert decode(presence.will(2).payload, Connected).history == ()
+    presence.recall(first)
+    presence.say_farewell()
     assert link.said[-1].history == first, "the farewell has the newest"

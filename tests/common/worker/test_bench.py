@@ -12,8 +12,8 @@ from common.config import DataSection, Experiment, ModelSection, TrainingSection
 from common.experiment.resolve import first_model
 from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.worker.bench import Workbench
-from common.worker.orders import Turn
-from common.worker.step_store import StepStore
+from common.worker.orders import JobOrder
+from common.worker.snapshot_store import SnapshotStore
 
 
 def trained(
@@ -27,9 +27,11 @@ def trained(
     bench = Workbench(
         "run-1", experiment, shards=folder / "shards", steps=folder / "steps", clients=(0,)
     )
-    turn = Turn(job=1, kind="train", client=0, round=number, base=base, download=str(download))
+    turn = JobOrder(
+        job=1, kind="train", client=0, round=number, base=base, download=str(download)
+    )
     bench.train(turn, lambda *_: None)
-    update = StepStore(folder / "steps", "run-1").update(0, number)
+    update = SnapshotStore(folder / "steps", "run-1").update(0, number)
     return decode_tensors(update, UpdateMeta)[0]
 
 
@@ -86,5 +88,5 @@ def test_momentum_that_is_kept_makes_two_rounds_of_one_step_like_one_of_two(
     if optimizer == "sgd":  # the same gradient twice: g + 0.9 g instead of g
         far, near = moves["keep"]["head.1.0.bias"], moves["reset"]["head.1.0.bias"]
         assert far == pytest.approx(1.9 * near, rel=1e-3, abs=1e-7)
-    state = StepStore(tmp_path / "keep" / "steps", "run-1").state(0, 2)
+    state = SnapshotStore(tmp_path / "keep" / "steps", "run-1").state(0, 2)
     assert any(name.startswith("optimizer.shuffle.") for name in state)

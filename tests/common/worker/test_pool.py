@@ -22,15 +22,15 @@ from common.experiment.resolve import first_model
 from common.wire.codec import ModelMeta, UpdateMeta, blob_digest, decode_tensors, encode_tensors
 from common.worker.orders import (
     EpochDone,
+    JobDone,
+    JobError,
+    JobOrder,
     Prepare,
     Prepared,
     Report,
-    Turn,
-    TurnDone,
-    TurnFailed,
 )
 from common.worker.pool import Pool
-from common.worker.step_store import StepStore
+from common.worker.snapshot_store import SnapshotStore
 
 PATIENCE = 60.0
 CLIENTS = (0, 1, 2, 3)
@@ -86,19 +86,19 @@ class Office:
         meta = ModelMeta(run="run-1", round=1)
         write_atomic(path, encode_tensors(first_model(EXPERIMENT), meta))
         self.pool.start(
-            Turn(job=job, kind=kind, client=client, round=1, base=base, download=str(path))
+            JobOrder(job=job, kind=kind, client=client, round=1, base=base, download=str(path))
         )
 
     def until_done(self, job: int) -> list[Report]:
         found: list[Report] = []
         while not (
-            found and isinstance(found[-1], TurnDone | TurnFailed) and found[-1].job == job
+            found and isinstance(found[-1], JobDone | JobError) and found[-1].job == job
         ):
             found.append(self.next())
         return found
 
     def update(self, client: int) -> bytes:
-        return StepStore(self.folder / "steps", "run-1").update(client, 1)
+        return SnapshotStore(self.folder / "steps", "run-1").update(client, 1)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_a_client_is_trained_epoch_by_epoch_and_then_tested(shared: Office) -> N
         (1, 2, 3),
         (1, 3, 3),
     ]
-    assert isinstance(done, TurnDone)
+    assert isinstance(done, JobDone)
     arrays, meta = decode_tensors(shared.update(0), UpdateMeta)
     assert set(arrays) == set(first_model(EXPERIMENT))
     assert (meta.run, meta.round, meta.client) == ("run-1", 1, 0)
@@ -145,7 +145,7 @@ def test_a_client_is_trained_epoch_by_epoch_and_then_tested(shared: Office) -> N
 
     shared.start(2, 0, kind="test", base=1)
     (tested,) = shared.until_done(2)
-    assert isinstance(tested, TurnDone)
+    assert isinstance(tested, JobDone)
     assert tested.metrics is not None
     assert (tested.metrics.run, tested.metrics.client) == ("run-1", 0)
     assert set(tested.metrics.counts) == {"G", "L1", "L2"}
@@ -156,14 +156,14 @@ def test_a_client_is_trained_epoch_by_epoch_and_then_tested(shared: Office) -> N
 def test_a_turn_that_cannot_be_done_is_reported_and_the_next_one_works(shared: Office) -> None:
     shared.start(1, 77, base=None)
     (failed,) = shared.until_done(1)
-    assert isinstance(failed, TurnFailed)
+    assert isinstance(failed, JobError)
     assert "client-77.safetensors" in failed.problem
     shared.start(2, 1, base=9)
     (failed,) = shared.until_done(2)
-    assert isinstance(failed, TurnFailed)
+    assert isinstance(failed, JobError)
     assert "step-000009" in failed.problem
     shared.start(3, 1)
-    assert isinstance(shared.until_done(3)[-1], TurnDone)
+    assert isinstance(shared.until_done(3)[-1], JobDone)
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_what_cannot_be_prepared_is_reported_with_the_reason(shared: Office) -> 
 def test_two_processes_give_the_same_bytes_as_one(shared: Office, tmp_path: Path) -> None:
     for client in (2, 3):
         shared.start(client, client)
-        assert isinstance(shared.until_done(client)[-1], TurnDone)
+        assert isinstance(shared.until_done(client)[-1], JobDone)
     pair = Office(tmp_path, 2)
     try:
         assert pair.prepare(EXPERIMENT) == Prepared(run="run-1")
@@ -189,8 +189,8 @@ def test_two_processes_give_the_same_bytes_as_one(shared: Office, tmp_path: Path
         waiting = {2, 3}
         while waiting:
             report = pair.next()
-            assert isinstance(report, EpochDone | TurnDone)
-            if isinstance(report, TurnDone):
+            assert isinstance(report, EpochDone | JobDone)
+            if isinstance(report, JobDone):
                 waiting.discard(report.job)
         for client in (2, 3):
             assert blob_digest(pair.update(client)) == blob_digest(shared.update(client))
@@ -210,7 +210,7 @@ def test_a_killed_process_is_reported_with_its_job_and_the_next_job_works(
         (pid,) = office.pool.pids()
         os.kill(pid, signal.SIGKILL)
         failed = office.until_done(1)[-1]
-        assert failed == TurnFailed(
+        assert failed == JobError(
             job=1,
             problem="the training process died (SIGKILL: killed, probably for want of memory)",
         )
@@ -221,7 +221,7 @@ def test_a_killed_process_is_reported_with_its_job_and_the_next_job_works(
         assert isinstance(heard, EpochDone)
         assert (heard.job, heard.epoch, heard.epochs) == (2, 1, 100_000)
         office.pool.abandon(2)
-        assert office.until_done(2)[-1] == TurnFailed(job=2, problem="")
+        assert office.until_done(2)[-1] == JobError(job=2, problem="")
 
         office.start(3, 1)
         assert isinstance(office.next(), EpochDone)

@@ -17,8 +17,8 @@ from fl_client.agent.state import (
     Prune,
     Publish,
     SendUpdate,
+    SnapshotLost,
     State,
-    StepLost,
     UpdateStreamed,
 )
 from tests.fl_client.agent.agent_machine import (
@@ -233,5 +233,5 @@ def test_reports_of_jobs_that_nobody_runs_are_ignored() -> None:
     assert machine.state == before
     idle = Machine()
     assert idle.train(train(0)) == ()
-    assert idle.take(StepLost(0, 1, 0.0), UpdateStreamed(0, 1, 0.0)) == ()
+    assert idle.take(SnapshotLost(0, 1, 0.0), UpdateStreamed(0, 1, 0.0)) == ()
     assert idle.state == State()

@@ -7,14 +7,14 @@ import pytest
 from common.wire.messages import (
     Info,
 )
-from common.worker.step_choice import base_step, steps_to_keep
+from common.worker.snapshot_choice import base_snapshot, snapshots_to_keep
 from fl_client.agent.state import (
     GotPart,
     Prune,
     Publish,
     SendUpdate,
+    SnapshotLost,
     Start,
-    StepLost,
 )
 from tests.fl_client.agent.agent_machine import (
     Machine,
@@ -125,7 +125,7 @@ def test_words_of_another_run_do_not_decide_what_is_kept() -> None:
 
 def test_a_damaged_step_is_trained_again() -> None:
     machine = working(steps={0: {1}, 1: {1}})
-    machine.take(StepLost(0, 1, machine.now))
+    machine.take(SnapshotLost(0, 1, machine.now))
     assert machine.actions == (Start(train(0)), Publish(begun(0)))
     machine.train(train(0))
     assert machine.of(SendUpdate) == [SendUpdate(0, 1)]  # client 1's is still on its way
@@ -141,13 +141,13 @@ def begun(client: int) -> Info:
 )
 def test_the_base_of_a_round(coupled: bool, accepted: int | None, base: int | None) -> None:
     there = frozenset({1, 3, 4, 5})
-    assert base_step(there, 4, coupled=coupled, accepted=accepted) == base
+    assert base_snapshot(there, 4, coupled=coupled, accepted=accepted) == base
 
 
 def test_the_first_round_has_no_base() -> None:
-    assert base_step(frozenset({1}), 1, coupled=False, accepted=None) is None
+    assert base_snapshot(frozenset({1}), 1, coupled=False, accepted=None) is None
 
 
 def test_steps_that_are_not_there_are_not_kept() -> None:
-    assert steps_to_keep(frozenset(), 1, None) == {1}
-    assert steps_to_keep(frozenset({3, 4}), 5, 1) == {4, 5}
+    assert snapshots_to_keep(frozenset(), 1, None) == {1}
+    assert snapshots_to_keep(frozenset({3, 4}), 5, 1) == {4, 5}

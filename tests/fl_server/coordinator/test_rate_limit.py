@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from fl_server.coordinator.rate_limit import MOST_KEYS, Ration
+from fl_server.coordinator.rate_limit import MOST_KEYS, RateLimit
 
 
 def test_a_burst_is_allowed_and_then_one_word_now_and_then() -> None:
-    ration = Ration(burst=3, seconds=10.0)
+    ration = RateLimit(burst=3, seconds=10.0)
     assert [ration.allows("a", 0.0) for _ in range(5)] == [True, True, True, False, False]
     assert ration.allows("b", 0.0), "others are not punished"
     assert not ration.allows("a", 9.0)
@@ -14,7 +14,7 @@ def test_a_burst_is_allowed_and_then_one_word_now_and_then() -> None:
 
 
 def test_the_number_of_keys_is_bounded() -> None:
-    ration = Ration(burst=1)
+    ration = RateLimit(burst=1)
     for number in range(MOST_KEYS):
         assert ration.allows(str(number), 0.0)
     assert ration.allows("one more", 0.0)

@@ -15,7 +15,7 @@ from common.experiment.resolve import first_model
 from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.wire.messages import ClientMetrics, Count, Info
 from fl_server.rounds.state import Close, Open
-from fl_server.run.aggregator import Keeper
+from fl_server.run.aggregator import Aggregator
 from fl_server.run.journal import read_records
 from fl_server.run.store import RunStore, create_run
 from fl_server.run.summary import Summary
@@ -58,44 +58,46 @@ def tell(store: RunStore, client: int, correct: int, number: int = 1) -> ClientM
     return ClientMetrics(run=store.run, round=number, client=client, counts=counts)  # type: ignore[arg-type]
 
 
-def do_round(keeper: Keeper, number: int) -> None:
-    keeper.open_round(Open(number, (0, 1), (0, 1)))
+def do_round(aggregator: Aggregator, number: int) -> None:
+    aggregator.open_round(Open(number, (0, 1), (0, 1)))
     for client in (0, 1):
-        keeper.count(tell(keeper.store, client, 4 + client, number))
-        update = blob(keeper.store, client, shifted(number + client), number, 1.0 + 2 * client)
-        keeper.accept(number, client, update)
-    keeper.close_round(Close(number, (0, 1), (), training=True), 1.5)
+        aggregator.count(tell(aggregator.store, client, 4 + client, number))
+        update = blob(
+            aggregator.store, client, shifted(number + client), number, 1.0 + 2 * client
+        )
+        aggregator.accept(number, client, update)
+    aggregator.close_round(Close(number, (0, 1), (), training=True), 1.5)
 
 
 def test_the_first_download_is_the_first_model(store: RunStore) -> None:
-    keeper = Keeper(store, EXPERIMENT)
-    arrays, meta = decode_tensors(keeper.download(1), ModelMeta)
+    aggregator = Aggregator(store, EXPERIMENT)
+    arrays, meta = decode_tensors(aggregator.download(1), ModelMeta)
     assert (meta.run, meta.round) == (store.run, 1)
     assert digest(arrays) == digest(first_model(EXPERIMENT))
-    keeper.close()
+    aggregator.close()
 
 
 def test_a_round_averages_by_weight_and_tells_accuracy_of_the_model_it_tested(
     store: RunStore,
 ) -> None:
-    keeper = Keeper(store, EXPERIMENT)
-    do_round(keeper, 1)
-    arrays, _ = decode_tensors(keeper.download(2), ModelMeta)
+    aggregator = Aggregator(store, EXPERIMENT)
+    do_round(aggregator, 1)
+    arrays, _ = decode_tensors(aggregator.download(2), ModelMeta)
     wanted = shifted(0)["base.0.1.bias"].astype(np.float64) + (1 * 1 + 3 * 2) / 4
     assert np.allclose(arrays["base.0.1.bias"], wanted, atol=1e-6)
     (line,) = read_records(store.folder / "metrics.jsonl")
     assert (line["round"], line["accuracy_global"], line["tested_samples"]) == (0, 0.45, 20)
     assert line["accuracy_l2"] is None
-    keeper.close()
+    aggregator.close()
 
 
 def test_a_client_that_reports_twice_counts_once(store: RunStore) -> None:
-    keeper = Keeper(store, EXPERIMENT)
-    keeper.open_round(Open(1, (0,), (0,)))
-    keeper.count(tell(store, 0, 4))
-    keeper.count(tell(store, 0, 4))
-    assert keeper.tally.accuracies()["tested_samples"] == 10
-    keeper.close()
+    aggregator = Aggregator(store, EXPERIMENT)
+    aggregator.open_round(Open(1, (0,), (0,)))
+    aggregator.count(tell(store, 0, 4))
+    aggregator.count(tell(store, 0, 4))
+    assert aggregator.tally.accuracies()["tested_samples"] == 10
+    aggregator.close()
 
 
 @pytest.mark.parametrize(
@@ -110,44 +112,44 @@ def test_a_client_that_reports_twice_counts_once(store: RunStore) -> None:
 def test_an_update_that_cannot_be_used_is_refused(
     store: RunStore, change: Arrays, words: str
 ) -> None:
-    keeper = Keeper(store, EXPERIMENT)
-    keeper.open_round(Open(1, (0,), ()))
+    aggregator = Aggregator(store, EXPERIMENT)
+    aggregator.open_round(Open(1, (0,), ()))
     with pytest.raises(ProtocolError, match=words):
-        keeper.accept(1, 0, blob(store, 0, {**shifted(1), **change}))
+        aggregator.accept(1, 0, blob(store, 0, {**shifted(1), **change}))
     with pytest.raises(StrayUpdateError, match="another client"):
-        keeper.accept(1, 1, blob(store, 0, shifted(1)))
+        aggregator.accept(1, 1, blob(store, 0, shifted(1)))
     with pytest.raises(StrayUpdateError):
-        keeper.accept(1, 0, b"no update at all")
+        aggregator.accept(1, 0, b"no update at all")
     with pytest.raises(ProtocolError, match="not positive"):
-        keeper.accept(1, 0, blob(store, 0, shifted(1), weight=-1.0))
-    assert keeper.progress().safe == frozenset()
-    keeper.close()
+        aggregator.accept(1, 0, blob(store, 0, shifted(1), weight=-1.0))
+    assert aggregator.progress().safe == frozenset()
+    aggregator.close()
 
 
 def test_a_client_whose_number_of_samples_changes_is_refused(store: RunStore) -> None:
-    keeper = Keeper(store, EXPERIMENT)
-    do_round(keeper, 1)
-    keeper.open_round(Open(2, (0, 1), ()))
-    keeper.accept(2, 0, blob(store, 0, shifted(1), number=2, samples=10))
+    aggregator = Aggregator(store, EXPERIMENT)
+    do_round(aggregator, 1)
+    aggregator.open_round(Open(2, (0, 1), ()))
+    aggregator.accept(2, 0, blob(store, 0, shifted(1), number=2, samples=10))
     with pytest.raises(ProtocolError, match="999 samples; the client had 10 before"):
-        keeper.accept(2, 0, blob(store, 0, shifted(1), number=2, samples=999))
+        aggregator.accept(2, 0, blob(store, 0, shifted(1), number=2, samples=999))
     with pytest.raises(ProtocolError, match="20000 samples; the dataset has 10000 in all"):
-        keeper.accept(2, 1, blob(store, 1, shifted(1), number=2, samples=20_000))
-    keeper.close()
+        aggregator.accept(2, 1, blob(store, 1, shifted(1), number=2, samples=20_000))
+    aggregator.close()
 
 
 def test_going_on_after_any_round_gives_the_same_model_and_the_same_lines(
     tmp_path: Path, store: RunStore
 ) -> None:
-    straight = Keeper(store, EXPERIMENT)
+    straight = Aggregator(store, EXPERIMENT)
     for number in (1, 2, 3):
         do_round(straight, number)
     other = create_run(tmp_path / "other", "r", EXPERIMENT)
     for number in (1, 2, 3):
-        keeper = Keeper(RunStore(other.folder), EXPERIMENT)
-        do_round(keeper, number)
-        keeper.close()
-    last = Keeper(RunStore(other.folder), EXPERIMENT)
+        aggregator = Aggregator(RunStore(other.folder), EXPERIMENT)
+        do_round(aggregator, number)
+        aggregator.close()
+    last = Aggregator(RunStore(other.folder), EXPERIMENT)
     assert last.finish() == straight.finish()
 
     def lines(run: RunStore) -> list[tuple[int, float]]:
@@ -160,25 +162,25 @@ def test_going_on_after_any_round_gives_the_same_model_and_the_same_lines(
 
 
 def test_a_line_of_metrics_lost_after_its_checkpoint_is_written_again(store: RunStore) -> None:
-    keeper = Keeper(store, EXPERIMENT)
-    do_round(keeper, 1)
-    keeper.close()
+    aggregator = Aggregator(store, EXPERIMENT)
+    do_round(aggregator, 1)
+    aggregator.close()
     path = store.folder / "metrics.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    Keeper(RunStore(store.folder), EXPERIMENT).close()
+    Aggregator(RunStore(store.folder), EXPERIMENT).close()
     assert path.read_bytes() == whole
 
 
 def test_energy_of_the_open_round_is_in_its_line_and_that_of_another_is_not(
     store: RunStore,
 ) -> None:
-    keeper = Keeper(store, EXPERIMENT)
-    do_round(keeper, 1)
-    assert keeper.last_record()["energy_joules"] is None
-    keeper.open_round(Open(2, (0, 1), (0, 1)))
+    aggregator = Aggregator(store, EXPERIMENT)
+    do_round(aggregator, 1)
+    assert aggregator.last_record()["energy_joules"] is None
+    aggregator.open_round(Open(2, (0, 1), (0, 1)))
     for client, number, joules in ((0, 2, 4.0), (1, 2, 2.5), (1, 1, 9.0), (0, 2, None)):
-        keeper.note_energy(
+        aggregator.note_energy(
             Info(
                 run=store.run,
                 round=number,
@@ -188,17 +190,17 @@ def test_energy_of_the_open_round_is_in_its_line_and_that_of_another_is_not(
                 joules=joules,
             )
         )
-    do_round(keeper, 2)
-    assert keeper.last_record()["energy_joules"] == 6.5
-    assert [line["round"] for line in keeper.lines()] == [0, 1, 2]
-    keeper.close()
+    do_round(aggregator, 2)
+    assert aggregator.last_record()["energy_joules"] == 6.5
+    assert [line["round"] for line in aggregator.lines()] == [0, 1, 2]
+    aggregator.close()
 
 
 def test_counts_of_each_client_are_kept_and_never_twice(store: RunStore) -> None:
     for number in (1, 2):
-        keeper = Keeper(RunStore(store.folder), EXPERIMENT)
-        do_round(keeper, number)
-        keeper.close()
+        aggregator = Aggregator(RunStore(store.folder), EXPERIMENT)
+        do_round(aggregator, number)
+        aggregator.close()
     path = store.folder / "clients.jsonl"
     whole = path.read_bytes()
     lines = read_records(path)
@@ -208,16 +210,16 @@ def test_counts_of_each_client_are_kept_and_never_twice(store: RunStore) -> None
         "1": {"G": [5, 10], "L1": [5, 10]},
     }
     path.write_bytes(whole[:-5])  # torn by a crash right after the checkpoint
-    Keeper(RunStore(store.folder), EXPERIMENT).close()
+    Aggregator(RunStore(store.folder), EXPERIMENT).close()
     assert path.read_bytes() == whole
     assert "by_client" not in (store.folder / "metrics.jsonl").read_text()
 
 
 def test_a_finished_run_has_a_summary(store: RunStore) -> None:
-    keeper = Keeper(store, EXPERIMENT)
-    do_round(keeper, 1)
-    keeper.finish()
-    keeper.close()
+    aggregator = Aggregator(store, EXPERIMENT)
+    do_round(aggregator, 1)
+    aggregator.finish()
+    aggregator.close()
     summary = msgspec.json.decode((store.folder / "summary.json").read_bytes(), type=Summary)
     assert summary.figures["accuracy_global"].best == 0.45
     assert summary.personal_stage == "L1"

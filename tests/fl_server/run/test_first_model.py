@@ -18,7 +18,7 @@ from common.errors import ConfigError, StoreError
 from common.experiment.resolve import first_model
 from fl_server.central.baseline import Central
 from fl_server.cli import main
-from fl_server.run.aggregator import Keeper
+from fl_server.run.aggregator import Aggregator
 from fl_server.run.first_model import check_start, starting_model
 from fl_server.run.journal import read_records
 from fl_server.run.store import create_run
@@ -69,11 +69,13 @@ def test_a_warm_up_on_shared_samples_gives_a_better_start_and_says_so(tmp_path: 
         training=SMALL.training,
     )
     store = create_run(tmp_path, "warm", experiment)
-    keeper = Keeper(store, experiment)
-    assert any("raw data of clients" in note for note in keeper.notes)
-    assert any("2 epochs on" in note for note in keeper.notes)
-    keeper.close()
-    again = Keeper(store, experiment)  # resumed: from the checkpoint, without another warm-up
+    aggregator = Aggregator(store, experiment)
+    assert any("raw data of clients" in note for note in aggregator.notes)
+    assert any("2 epochs on" in note for note in aggregator.notes)
+    aggregator.close()
+    again = Aggregator(
+        store, experiment
+    )  # resumed: from the checkpoint, without another warm-up
     assert again.notes == ()
     again.close()
 

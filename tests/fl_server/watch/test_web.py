@@ -11,13 +11,13 @@ from contextlib import contextmanager
 import pytest
 
 from common.errors import UsageError
-from fl_server.watch.web.audience import MOST_VIEWERS, WAITING, Hub
-from fl_server.watch.web.server import Place, _Server, assemble_page, read_place
+from fl_server.watch.web.audience import MOST_VIEWERS, WAITING, Audience
+from fl_server.watch.web.server import PageAddress, _Server, assemble_page, read_page_address
 from tests.fl_server.watch.some_facts import big_run, described, present
 
 
 @contextmanager
-def served(place: Place, hub: Hub) -> Iterator[int]:
+def served(place: PageAddress, hub: Audience) -> Iterator[int]:
     server = _Server(place, hub)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -40,25 +40,25 @@ def get(
 
 
 def test_a_page_on_this_machine_needs_no_token_and_elsewhere_has_one() -> None:
-    assert read_place("127.0.0.1:8765") == Place("127.0.0.1", 8765, "")
-    assert read_place("9000") == Place("127.0.0.1", 9000, "")
-    assert read_place("localhost") == Place("localhost", 8765, "")
-    assert read_place("[::1]:80").token == ""
-    lan = read_place("192.168.1.5:8765")
+    assert read_page_address("127.0.0.1:8765") == PageAddress("127.0.0.1", 8765, "")
+    assert read_page_address("9000") == PageAddress("127.0.0.1", 9000, "")
+    assert read_page_address("localhost") == PageAddress("localhost", 8765, "")
+    assert read_page_address("[::1]:80").token == ""
+    lan = read_page_address("192.168.1.5:8765")
     assert len(lan.token) > 20
     assert lan.url(8765) == f"http://192.168.1.5:8765/?token={lan.token}"
-    assert read_place("0.0.0.0:8765").token != lan.token
+    assert read_page_address("0.0.0.0:8765").token != lan.token
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:http", "a/b.toml", "127.0.0.1:99999"])
 def test_a_place_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected HOST:PORT"):
-        read_place(text)
+        read_page_address(text)
 
 
 def test_without_the_token_nothing_is_told() -> None:
-    place = Place("127.0.0.1", 0, "s3cret")
-    with served(place, Hub()) as port:
+    place = PageAddress("127.0.0.1", 0, "s3cret")
+    with served(place, Audience()) as port:
         for path in ("/", "/events", "/snapshot", "/?token=other", "/nothing"):
             assert get(port, path)[0] == 403
         assert get(port, "/?token=s3cret")[0] == 200
@@ -67,7 +67,7 @@ def test_without_the_token_nothing_is_told() -> None:
 
 
 def test_another_site_cannot_read_the_page_under_its_own_name() -> None:
-    with served(Place("127.0.0.1", 0, ""), Hub()) as port:
+    with served(PageAddress("127.0.0.1", 0, ""), Audience()) as port:
         assert get(port, "/snapshot", f"localhost:{port}")[0] == 200
         assert get(port, "/snapshot", "evil.example")[0] == 403
 
@@ -80,16 +80,16 @@ def test_the_page_comes_in_one_piece_and_loads_nothing_from_anywhere() -> None:
     assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
     assert "https://" not in text
     assert policy.startswith("default-src 'none'")
-    with served(Place("127.0.0.1", 0, ""), Hub()) as port:
+    with served(PageAddress("127.0.0.1", 0, ""), Audience()) as port:
         status, body, headers = get(port, "/")
         assert (status, body) == (200, page)
         assert headers["Content-Security-Policy"] == policy
 
 
 def test_the_stream_begins_with_everything_and_goes_on_with_changes() -> None:
-    hub = Hub()
+    hub = Audience()
     hub.observe(described(time=1.0))
-    with served(Place("127.0.0.1", 0, ""), hub) as port:
+    with served(PageAddress("127.0.0.1", 0, ""), hub) as port:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         connection.request("GET", "/events")
         answer = connection.getresponse()
@@ -110,7 +110,7 @@ def test_the_stream_begins_with_everything_and_goes_on_with_changes() -> None:
 
 
 def test_a_viewer_that_takes_nothing_is_dropped_and_the_others_stay() -> None:
-    hub = Hub()
+    hub = Audience()
     slow, quick = hub.enter(0.0), hub.enter(0.0)
     assert slow is not None
     assert quick is not None
@@ -124,7 +124,7 @@ def test_a_viewer_that_takes_nothing_is_dropped_and_the_others_stay() -> None:
 
 
 def test_there_is_an_end_to_the_seats() -> None:
-    hub = Hub()
+    hub = Audience()
     seats = [hub.enter(0.0) for _ in range(MOST_VIEWERS)]
     assert hub.enter(0.0) is None
     assert seats[0] is not None
@@ -133,7 +133,7 @@ def test_there_is_an_end_to_the_seats() -> None:
 
 
 def test_a_change_of_one_board_among_a_hundred_is_small() -> None:
-    hub = Hub()
+    hub = Audience()
     for fact in big_run(100, rounds=3):
         hub.observe(fact)
     seat = hub.enter(0.0)
@@ -149,7 +149,7 @@ def test_a_change_of_one_board_among_a_hundred_is_small() -> None:
 
 
 def test_what_has_not_changed_is_not_said() -> None:
-    hub = Hub()
+    hub = Audience()
     hub.observe(described())
     seat = hub.enter(0.0)
     assert seat is not None

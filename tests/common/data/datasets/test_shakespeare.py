@@ -11,7 +11,7 @@ import pytest
 
 from common.config import DataSection
 from common.data.datasets import load_dataset, require_dataset
-from common.data.datasets.base import Pool
+from common.data.datasets.base import SamplePool
 from common.data.datasets.plays import plays_in_text, plays_in_xml
 from common.data.datasets.registry import ENTRIES
 from common.data.datasets.shakespeare import ALPHABET, PlaysArchive, PlaysText, windows_of
@@ -70,7 +70,7 @@ def show(tokens: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> str:
     return "".join(ALPHABET[token] for token in tokens)
 
 
-def pool_of(**lines: list[str]) -> Pool:
+def pool_of(**lines: list[str]) -> SamplePool:
     return windows_of({("play", role): spoken for role, spoken in lines.items()})
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from common.arrays import Array, digest
 from common.errors import StoreError
 from common.wire.messages import Count
-from common.worker.step_choice import base_step, steps_to_keep
-from common.worker.step_store import StepStore
+from common.worker.snapshot_choice import base_snapshot, snapshots_to_keep
+from common.worker.snapshot_store import SnapshotStore
 
 COUNT = Count(correct=3, total=4)
 
@@ -22,8 +22,8 @@ def state(number: int) -> dict[str, Array]:
     return {"base.w": np.full((3, 2), number, np.float32)}
 
 
-def filled(folder: Path) -> StepStore:
-    store = StepStore(folder, "run-1")
+def filled(folder: Path) -> SnapshotStore:
+    store = SnapshotStore(folder, "run-1")
     for client in (0, 7):
         for number in (1, 2):
             update = b"update %d" % number
@@ -41,7 +41,7 @@ def test_a_step_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_step_without_state_and_counts_is_kept_too(tmp_path: Path) -> None:
-    store = StepStore(tmp_path, "run-1")
+    store = SnapshotStore(tmp_path, "run-1")
     store.write(0, 1, state={}, update=b"", counts=None)
     assert store.scan() == {0: frozenset({1})}
     assert (store.state(0, 1), store.update(0, 1), store.record(0, 1).counts) == ({}, b"", None)
@@ -89,7 +89,7 @@ def test_a_damaged_step_is_discarded_and_said_and_the_others_stay(
 def test_any_changed_byte_of_a_step_is_noticed_or_harmless(
     tmp_path: Path, data: st.DataObject
 ) -> None:
-    store = StepStore(tmp_path, "run-1")
+    store = SnapshotStore(tmp_path, "run-1")
     store.write(0, 1, state=state(1), update=b"update", counts=COUNT)
     path = store.path(0, 1)
     before = path.read_bytes()
@@ -106,10 +106,10 @@ def test_any_changed_byte_of_a_step_is_noticed_or_harmless(
 def test_a_step_of_another_run_client_or_round_is_not_taken_for_ours(tmp_path: Path) -> None:
     filled(tmp_path)
     with pytest.raises(StoreError, match="belongs to another step"):
-        StepStore(tmp_path, "run-2").update(7, 2)
+        SnapshotStore(tmp_path, "run-2").update(7, 2)
     home = tmp_path / "client-000007"
     (home / "step-000002").rename(home / "step-000003")
-    assert StepStore(tmp_path, "run-1").scan()[7] == frozenset({1})
+    assert SnapshotStore(tmp_path, "run-1").scan()[7] == frozenset({1})
 
 
 def test_what_interrupted_writes_left_is_removed(tmp_path: Path) -> None:
@@ -161,18 +161,20 @@ THERE = frozenset({1, 3, 5})
 def test_a_client_goes_on_from_its_newest_step_or_the_one_the_server_used(
     number: int, coupled: bool, accepted: int | None, base: int | None
 ) -> None:
-    assert base_step(THERE, number, coupled=coupled, accepted=accepted) == base
+    assert base_snapshot(THERE, number, coupled=coupled, accepted=accepted) == base
 
 
 @given(st.frozensets(st.integers(1, 9)), st.integers(1, 9), st.none() | st.integers(1, 9))
 def test_what_a_client_may_go_on_from_is_never_pruned(
     there: frozenset[int], number: int, accepted: int | None
 ) -> None:
-    kept = steps_to_keep(there, number, accepted)
+    kept = snapshots_to_keep(there, number, accepted)
     assert kept <= there | {number}
     assert number in kept
     for coupled in (True, False):
-        needed = base_step(there | {number}, number, coupled=coupled, accepted=accepted)
+        needed = base_snapshot(there | {number}, number, coupled=coupled, accepted=accepted)
         assert needed is None or needed in kept
-        following = base_step(there | {number}, number + 1, coupled=coupled, accepted=accepted)
+        following = base_snapshot(
+            there | {number}, number + 1, coupled=coupled, accepted=accepted
+        )
         assert following is None or following in kept

@@ -25,7 +25,7 @@ MAX_RECORD = 64 * 1024
 log = logging.getLogger(__name__)
 
 
-class StepRecord(Wire, frozen=True, kw_only=True):
+class SnapshotRecord(Wire, frozen=True, kw_only=True):
     """What a step consists of."""
 
     run: Text
@@ -45,7 +45,7 @@ class _StateMeta(Wire, frozen=True, kw_only=True):
     client: Natural
 
 
-class StepStore:
+class SnapshotStore:
     """The steps of one run's clients on one board."""
 
     def __init__(self, folder: Path, run: str) -> None:
@@ -65,7 +65,7 @@ class StepStore:
     ) -> None:
         """Keep a client's new state and its update together; a step that is there stays."""
         kept = encode_tensors(state, _StateMeta(run=self.run, round=number, client=client))
-        record = StepRecord(
+        record = SnapshotRecord(
             run=self.run,
             round=number,
             client=client,
@@ -132,17 +132,17 @@ class StepStore:
         except ProtocolError as error:
             raise StoreError(f"{self.path(client, number)}: {error}") from error
 
-    def record(self, client: int, number: int) -> StepRecord:
+    def record(self, client: int, number: int) -> SnapshotRecord:
         """What a step consists of."""
         return self._record(client, number)[0]
 
-    def _record(self, client: int, number: int) -> tuple[StepRecord, int]:
+    def _record(self, client: int, number: int) -> tuple[SnapshotRecord, int]:
         """What a step consists of, and where that begins."""
         path = self.path(client, number)
         try:
             with path.open("rb") as file:
                 line = file.readline(MAX_RECORD)
-            record = decoder(StepRecord).decode(line)
+            record = decoder(SnapshotRecord).decode(line)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise StoreError(f"{path} is damaged: {error}") from error
         if (record.run, record.client, record.round) != (self.run, client, number):

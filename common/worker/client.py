@@ -1,0 +1,151 @@
+"""The client that an algorithm runs on, with torch (see `common.algorithms.base.Client`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from common.algorithms.base import (
+    MODEL,
+    After,
+    Extra,
+    LocalModel,
+    Logits,
+    Loss,
+    Predictor,
+)
+from common.arrays import Array, Arrays, from_under, under
+from common.config import TrainingSection
+from common.data.rebalance_file import Rebalanced
+from common.data.samples import Samples
+from common.data.shards import Shard, load_rebalanced
+from common.learning.device import device
+from common.learning.optimizers import learning_rate
+from common.learning.training import Plan, mean_loss, train
+from common.rng import generator
+
+MEMORY = "optimizer"  # the part of a client's state that its optimizers remember
+Progress = Callable[[int, int, float], None]
+
+if TYPE_CHECKING:
+    from common.worker.bench import Workbench
+
+
+class TorchClient:
+    """The client an algorithm runs on (see `common.algorithms.base.Client`)."""
+
+    def __init__(
+        self, bench: Workbench, client: int, number: int, shard: Shard, progress: Progress
+    ) -> None:
+        self.number = client
+        self.round = number
+        self.shard = shard
+        self._bench = bench
+        self._progress = progress
+        self._rebalanced: Rebalanced | None = None
+        self.memory: dict[str, Array] = {}
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the experiment has."""
+        return self._bench.experiment.experiment.rounds
+
+    @property
+    def training(self) -> TrainingSection:
+        """The experiment's settings of local training."""
+        return self._bench.experiment.training
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of this round."""
+        return learning_rate(self.training, self.round)
+
+    @property
+    def data(self) -> Samples:
+        """The client's training samples."""
+        return self.shard.train
+
+    @property
+    def samples(self) -> int:
+        """How many training samples the client has."""
+        return len(self.shard.train)
+
+    @property
+    def counts(self) -> Array:
+        """How many training samples of each class."""
+        return self.shard.counts
+
+    @property
+    def sizes(self) -> Array:
+        """How many training samples each client of the experiment has."""
+        return self.shard.sizes
+
+    @property
+    def rebalanced(self) -> Rebalanced:
+        """The samples that the algorithm's `rebalance` asks for."""
+        assert self._bench.algorithm.rebalance is not None, (
+            "the algorithm asks for no such data"
+        )
+        if self._rebalanced is None:
+            self._rebalanced = load_rebalanced(
+                self._bench.shards, self.number, self._bench.algorithm.rebalance
+            )
+        return self._rebalanced
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """Randomness of this client that is the same in every round."""
+        return generator(self._bench.experiment.experiment.seed, purpose, 0, self.number)
+
+    def train(  # noqa: PLR0913 - all that algorithms vary, by name
+        self,
+        arrays: Arrays,
+        *,
+        only: Sequence[str] = MODEL,
+        samples: Samples | None = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        settings: TrainingSection | None = None,
+        special: Mapping[str, TrainingSection] | None = None,
+        loss: Loss | None = None,
+        extra: Extra | None = None,
+        after: After | None = None,
+        purpose: str = "shuffle",
+    ) -> LocalModel:
+        """Train copies of these arrays; see `common.algorithms.base.Client.train`."""
+        net, seed = self._bench.net_to_train(arrays), self._bench.experiment.experiment.seed
+        settings = self.training if settings is None else settings
+        word, memory = f"{MEMORY}.{purpose}", None
+        if settings.optimizer_state == "keep":
+            memory = dict(self.tensors(from_under(word, self.memory)))
+        stats = train(
+            net,
+            self.data if samples is None else samples,
+            settings,
+            generator(seed, purpose, self.round, self.number),
+            Plan(tuple(only), epochs, steps, special or {}, loss, extra, after),
+            number=self.round,
+            memory=memory,
+            progress=self._progress,
+        )
+        if memory is not None:
+            kept = {name: tensor.cpu().numpy().copy() for name, tensor in memory.items()}
+            self.memory |= under(word, kept)
+        return LocalModel(self._bench.trained(net), stats.loss, stats.steps)
+
+    def tensors(self, arrays: Arrays) -> dict[str, Tensor]:
+        """Copies of arrays, to compute with."""
+        return {name: torch.tensor(array, device=device()) for name, array in arrays.items()}
+
+    def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
+        """A model, ready to classify."""
+        if logits is None:
+            return lambda inputs: self._bench.net(arrays)(inputs)
+        return lambda inputs: logits(self._bench.net(arrays), inputs)
+
+    def mean_loss(self, arrays: Arrays, samples: Samples) -> float:
+        """Mean cross-entropy of a model on some samples."""
+        return mean_loss(self._bench.net(arrays), samples)
