@@ -16,8 +16,9 @@ from pathlib import Path
 from common.access.address import Address
 from common.errors import ProtocolError
 from common.wire.codec import ModelMeta, UpdateMeta, cut, decode_tensors, encode_tensors
-from common.wire.link import Arrived, PahoLink, Up
+from common.wire.link import Arrived, Session, Up
 from common.wire.messages import Chunk, ClientMetrics, Connected, Count, CurrentRound, Selected
+from common.wire.paho_link import connect
 from common.wire.presence import Presence, first_claim
 from common.wire.topics import Packet, board_subscriptions, connected_topic, packet, unpack
 from fl_client.agent.duties import UNCONFIRMED_BYTES
@@ -42,8 +43,8 @@ class LightBoard:
         topics = tuple(
             mine if topic == others else topic for topic in board_subscriptions("fl", clients)
         )
-        self._link = PahoLink(address, f"light-{name}", topics, self._presence.will)
-        self._presence.use(self._link)
+        self._link = connect(address, Session(f"light-{name}", topics, self._presence.will))
+        self._presence.use(self._link.publish)
         self._current: CurrentRound | None = None
         self._selected: Selected | None = None
         self._complete: tuple[str, int] = ("", 0)

@@ -26,7 +26,17 @@ from common.ids import show_ids
 from common.program.systemd import Notifier
 from common.wire.codec import cut
 from common.wire.drop_counter import DropCounter
-from common.wire.link import Arrived, Down, Happening, PahoLink, Posted, Refused, Streamed, Up
+from common.wire.link import (
+    Arrived,
+    Down,
+    Happening,
+    Link,
+    Posted,
+    Refused,
+    Session,
+    Streamed,
+    Up,
+)
 from common.wire.messages import (
     Chunk,
     Connected,
@@ -97,7 +107,14 @@ class _Stop:
 class Daemon:
     """One board: its identity, its link, its training processes and its agent."""
 
-    def __init__(self, settings: Settings, identity: Identity, notifier: Notifier) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        identity: Identity,
+        link: Link,
+        pool: Pool,
+        notifier: Notifier,
+    ) -> None:
         self._settings = settings
         self._notifier = notifier
         self._policy = Policy(settings.board, settings.clients, settings.workers)
@@ -117,14 +134,14 @@ class Daemon:
             clients=settings.clients,
         )
         self._presence = Presence(settings.federation, claim)
-        self._link = PahoLink(
-            settings.address,
+        self._session = Session(
             f"{settings.federation}-{settings.board}-{identity.instance}",
             board_subscriptions(settings.federation, settings.clients),
             self._presence.will,
         )
-        self._presence.use(self._link)
-        self._pool = Pool(settings.workers, self._link.post)
+        self._link = link
+        self._presence.use(link.publish)
+        self._pool = pool
         self._gauges = Gauges(settings.state)
 
     def stop(self) -> None:
@@ -133,6 +150,7 @@ class Daemon:
 
     def run(self) -> None:
         """Serve experiments until `stop`; raises when this board cannot be what it claims."""
+        self._link.open(self._session)
         try:
             self._serve()
         finally:

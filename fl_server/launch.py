@@ -24,6 +24,7 @@ from common.experiment.resolve import participants_of
 from common.ids import check_name
 from common.program.logs import HUMAN
 from common.program.malloc import keep_buffers
+from common.wire.paho_link import PahoLink
 from fl_server.coordinator.conductor import Fact
 from fl_server.coordinator.service import Coordinator, say_end_again
 from fl_server.coordinator.simulate import Simulation
@@ -124,11 +125,13 @@ def run(
 ) -> bool:
     """Coordinate a run over a broker; False if it was interrupted."""
     if store.finished:  # maybe killed before everybody had heard of it
-        say_end_again(store, address, federation)
+        say_end_again(store, PahoLink(address), federation)
         Lines(store.folder.name).say(f"this run is finished; its results are in {store.folder}")
         return True
     with _at_work(options, store) as work:
-        coordinator = Coordinator(store, address, federation=federation, observe=work.observe)
+        coordinator = Coordinator(
+            store, PahoLink(address), federation=federation, observe=work.observe
+        )
         with (
             _shown(options, address, federation, work.observe),
             _stopped_by_signals(coordinator.stop),
@@ -173,7 +176,9 @@ def check_boards(folder: Path, clients: Sequence[int], boards: int) -> None:
 
 
 def _coordinate(testbed: Lab, options: RunOptions, store: RunStore, work: _Work) -> bool:
-    coordinator = Coordinator(store, testbed.address, federation="fl", observe=work.observe)
+    coordinator = Coordinator(
+        store, PahoLink(testbed.address), federation="fl", observe=work.observe
+    )
     with (
         _shown(options, testbed.address, "fl", work.observe),
         _watched(testbed, coordinator),

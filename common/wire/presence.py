@@ -9,13 +9,13 @@ import dataclasses
 import os
 import platform
 import time
+from collections.abc import Callable
 
 import msgspec
 
 from common import VERSION
 from common.errors import ClaimError
 from common.wire import claims
-from common.wire.link import Link
 from common.wire.messages import PROTOCOL, Connected, RoundLine, Telemetry
 from common.wire.topics import Packet, connected_topic, packet
 
@@ -44,16 +44,22 @@ def first_claim(
 class Presence:
     """Says who we are, hears who others are, and settles who may stay."""
 
-    def __init__(self, federation: str, claim: Connected) -> None:
+    def __init__(
+        self,
+        federation: str,
+        claim: Connected,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._federation = federation
         self._claims = claims.ClaimState(claim)
-        self._link: Link | None = None
+        self._send: Callable[[Packet], bool] | None = None
         self._recalled = -RECALL_SECONDS
         self._recall_due = False
 
-    def use(self, link: Link) -> None:
-        """Speak through this link from now on."""
-        self._link = link
+    def use(self, publish: Callable[[Packet], bool]) -> None:
+        """Publish through this from now on."""
+        self._send = publish
 
     @property
     def settled(self) -> bool:
@@ -74,7 +80,7 @@ class Presence:
 
     def hear(self, other: Connected, *, stored: bool) -> bool:
         """Somebody's announcement; True if we are settled by it."""
-        now = time.monotonic()
+        now = self._clock()
         return self._take(claims.hear(self._claims, other, stored=stored, now=now))
 
     def hear_cleared(self, topic: str) -> None:
@@ -85,7 +91,7 @@ class Presence:
 
     def tick(self) -> bool:
         """Time passes; True if we are settled by it."""
-        return self._take(claims.tick(self._claims, time.monotonic()))
+        return self._take(claims.tick(self._claims, self._clock()))
 
     def measure(self, telemetry: Telemetry | None) -> None:
         """How our hardware is; said with the next announcement."""
@@ -98,7 +104,7 @@ class Presence:
             claim = msgspec.structs.replace(self._claims.claim, history=history)
             self._claims = dataclasses.replace(self._claims, claim=claim)
             self._recall_due = True
-        now = time.monotonic()
+        now = self._clock()
         if self._recall_due and self.settled and now - self._recalled >= RECALL_SECONDS:
             self._recalled, self._recall_due = now, False
             self._publish(packet(self._federation, self._claims.claim))
@@ -121,8 +127,8 @@ class Presence:
             self._publish(packet(self._federation, gone))
 
     def _publish(self, item: Packet) -> None:
-        assert self._link is not None
-        self._link.publish(item)
+        assert self._send is not None
+        self._send(item)
 
     def _take(self, change: tuple[claims.ClaimState, tuple[claims.Outcome, ...]]) -> bool:
         self._claims, outcomes = change

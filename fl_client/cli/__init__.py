@@ -10,6 +10,8 @@ from common.disk.atomic import FolderLock
 from common.program.cli import Commands, log_options, set_up_logging, version_option
 from common.program.malloc import keep_buffers
 from common.program.systemd import notifier_from
+from common.wire.paho_link import PahoLink
+from common.worker.pool import Pool
 from fl_client.cli.doctor import doctor
 from fl_client.cli.options import board_options, settings_from
 from fl_client.daemon import Daemon, check_broker
@@ -44,7 +46,10 @@ def run(verbose: int, quiet: bool, log_format: str, **options: object) -> None:
     keep_buffers()
     settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them
     with FolderLock(settings.state, f"the daemon of board {settings.board!r}"):
-        daemon = Daemon(settings, next_identity(settings.state), notifier_from())
+        link = PahoLink(settings.address)
+        pool = Pool(settings.workers, link.post)
+        identity = next_identity(settings.state)
+        daemon = Daemon(settings, identity, link, pool, notifier_from())
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: daemon.stop())
         check_broker(settings.address)

@@ -22,7 +22,8 @@ from common.access.tls import ca_expiry, days_left, shake_hands, why
 from common.data.shards import load_shard, shard_key
 from common.errors import DataError
 from common.experiment.file import load_experiment
-from common.wire.link import PahoLink, Refused, Up
+from common.wire.link import Link, Refused, Session, Up
+from common.wire.paho_link import connect
 from common.wire.topics import TRAIN_END, Packet, board_subscriptions
 from fl_client.daemon import Settings
 from fl_client.doctor.findings import (
@@ -154,7 +155,7 @@ def _account(settings: Settings) -> Iterator[Finding]:
     forbidden = Packet(f"{settings.federation}/{TRAIN_END.pattern}", b"", retain=False)
     name = f"{settings.federation}-{settings.board}-doctor-{secrets.token_hex(4)}"
     topics = board_subscriptions(settings.federation, settings.clients)
-    link = PahoLink(settings.address, name, topics, None)
+    link = connect(settings.address, Session(name, topics))
     try:
         up = _first(link, Up, Refused)
         if not isinstance(up, Up):
@@ -182,7 +183,7 @@ def _topics(address: Address, answer: object) -> Finding:
     return Finding("topics", "warning", "this board may speak as the coordinator", advice)
 
 
-def _first(link: PahoLink, *kinds: type[object]) -> object:
+def _first(link: Link, *kinds: type[object]) -> object:
     """The first happening of these kinds, or None if there is none in time."""
     end = time.monotonic() + (ANSWER_SECONDS if Up in kinds else ANSWER_SECONDS / 2)
     while (left := end - time.monotonic()) > 0:

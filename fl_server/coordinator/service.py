@@ -13,7 +13,6 @@ from typing import cast
 import msgspec
 
 from common import VERSION
-from common.access.address import Address
 from common.errors import (
     BrokerError,
     FedbedError,
@@ -22,7 +21,17 @@ from common.errors import (
 )
 from common.ids import show_ids
 from common.wire.codec import cut
-from common.wire.link import Arrived, Down, Happening, PahoLink, Posted, Refused, Streamed, Up
+from common.wire.link import (
+    Arrived,
+    Down,
+    Happening,
+    Link,
+    Posted,
+    Refused,
+    Session,
+    Streamed,
+    Up,
+)
 from common.wire.messages import (
     COORDINATOR,
     PROTOCOL,
@@ -71,10 +80,9 @@ class Coordinator:
     """One run, over a broker."""
 
     def __init__(
-        self, store: RunStore, address: Address, *, federation: str, observe: Observer
+        self, store: RunStore, link: Link, *, federation: str, observe: Observer
     ) -> None:
         self._federation = federation
-        self._address = address
         self._store = store
         self._said_waiting = -WAITING_SECONDS
         self._private_topics: set[str] = set()
@@ -104,13 +112,8 @@ class Coordinator:
             what=f"run {store.folder.name}",
         )
         self._presence = Presence(federation, claim)
-        self._link = PahoLink(
-            address,
-            f"{federation}-coordinator-{store.run}",
-            server_subscriptions(federation),
-            self._presence.will,
-        )
-        self._presence.use(self._link)
+        self._link = link
+        self._presence.use(link.publish)
 
     def stop(self) -> None:
         """Ask the coordinator to stop; may be called from a signal handler."""
@@ -122,6 +125,9 @@ class Coordinator:
 
     def run(self) -> bool:
         """Work until the run has ended (True) or was interrupted (False)."""
+        name = f"{self._federation}-coordinator-{self._store.run}"
+        topics = server_subscriptions(self._federation)
+        self._link.open(Session(name, topics, self._presence.will))
         self._conductor.tell_start()
         finished = False
         try:
@@ -173,13 +179,13 @@ class Coordinator:
         now = time.monotonic()
         match happening:
             case Up(connection):
-                self._conductor.tell("broker_up", address=str(self._address))
+                self._conductor.tell("broker_up", address=self._link.name)
                 self._presence.connected(connection)
                 self._feed(Reconnected(now))
             case Down(reason):
-                self._conductor.tell("broker_down", address=str(self._address), text=reason)
+                self._conductor.tell("broker_down", address=self._link.name, text=reason)
             case Refused(reason):
-                raise BrokerError(f"the broker at {self._address} refuses us: {reason}")
+                raise BrokerError(f"the broker at {self._link.name} refuses us: {reason}")
             case Arrived():
                 self._hear(happening, now)
                 self._link.confirm(happening)
@@ -321,9 +327,9 @@ def _caught(work: Callable[[], Event]) -> Callable[[], object]:
     return run
 
 
-def say_end_again(store: RunStore, address: Address, federation: str) -> bool:
+def say_end_again(store: RunStore, link: Link, federation: str) -> bool:
     """Tell the boards once more that a finished run is over; False if the broker is away."""
-    link = PahoLink(address, f"{federation}-end-{store.run}", (), None)
+    link.open(Session(f"{federation}-end-{store.run}"))
     happening = link.receive(10.0)
     said = isinstance(happening, Up)
     if said:

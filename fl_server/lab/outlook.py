@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from common.access.address import Address
 from common.errors import ProtocolError
-from common.wire.link import Arrived, PahoLink, Up
+from common.wire.link import Arrived, Session, Up
 from common.wire.messages import (
     COORDINATOR,
     Chunk,
@@ -22,6 +22,7 @@ from common.wire.messages import (
     Selected,
     TrainEnd,
 )
+from common.wire.paho_link import connect
 from common.wire.topics import TOPICS, Packet, unpack
 
 
@@ -110,7 +111,8 @@ class Watcher:
         self._federation = federation
         topics = [row.pattern for row in TOPICS if row.name != "send_weights"]
         wanted = tuple(f"{federation}/{pattern}" for pattern in topics)
-        self._link = PahoLink(address, f"{federation}-watcher-{time.time_ns()}", wanted, None)
+        session = Session(f"{federation}-watcher-{time.time_ns()}", wanted)
+        self._link = connect(address, session)
         self._parrot: list[Packet] | None = None
 
     def look(self, timeout: float) -> None:

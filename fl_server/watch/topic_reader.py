@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from common.access.address import Address
 from common.errors import BrokerError, ProtocolError
-from common.wire.link import Arrived, Down, Happening, PahoLink, Refused, Up
+from common.wire.link import Arrived, Down, Happening, Refused, Session, Up
 from common.wire.messages import Chunk
+from common.wire.paho_link import connect
 from common.wire.topics import TOPICS, unpack
 from fl_server.watch.listener import Fact, Listener
 
@@ -32,7 +33,8 @@ class TopicReader:
         self._observe = observe
         self._listener = Listener()
         name = f"{federation}-watch-{secrets.token_hex(8)}"
-        self._link = PahoLink(address, name, topics_to_watch(federation), None, lasting=False)
+        session = Session(name, topics_to_watch(federation), lasting=False)
+        self._link = connect(address, session)
 
     def look(self, timeout: float) -> bool:
         """Wait for something and take everything that has come; False if it was nothing."""

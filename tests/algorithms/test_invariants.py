@@ -18,7 +18,7 @@ from common.arrays import Arrays, digest, from_under, parts, renamed
 from common.config import Option, TrainingSection
 from common.data.samples import Samples
 from common.rng import generator
-from common.worker import bench as workbench
+from common.worker import client as torch_client
 from tests.algorithms.federation import (
     CLASSES,
     HEAVY,
@@ -40,7 +40,7 @@ def same_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
     def shuffles(seed: int, _purpose: str, *numbers: int) -> np.random.Generator:
         return generator(seed, "shuffle", *numbers)
 
-    monkeypatch.setattr(workbench, "generator", shuffles)
+    monkeypatch.setattr(torch_client, "generator", shuffles)
 
 
 def ran(

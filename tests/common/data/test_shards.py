@@ -327,7 +327,7 @@ def no_dataset(_name: str) -> NoReturn:
 def test_shards_are_made_and_loaded_without_torch(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from common.config import DataSection; from common.shards import *\n"
+        "from common.config import DataSection; from common.data.shards import *\n"
         f"folder = Path({str(tmp_path)!r})\n"
         "rule = Rebalance()\n"
         "load_shard(ensure_shards(folder, DataSection(), 1, [0], rebalance=rule), 0)\n"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from common.wire.codec import decode
-from common.wire.link import Arrived, Happening
 from common.wire.messages import Connected, RoundLine, Telemetry
 from common.wire.presence import RECALL_SECONDS, Presence, first_claim
 from common.wire.topics import Packet
@@ -23,22 +20,10 @@ class Recorder:
         self.said.append(decode(packet.payload, Connected))
         return True
 
-    def stream(self, token: str, packets: Iterator[Packet]) -> None:
-        raise AssertionError
-
-    def receive(self, timeout: float) -> Happening | None:
-        raise AssertionError
-
-    def confirm(self, arrived: Arrived) -> None:
-        raise AssertionError
-
-    def post(self, item: object) -> None:
-        raise AssertionError
-
 
 def settled() -> tuple[Presence, Recorder]:
     presence, link = Presence("fl", first_claim("b", instance="i", starts=1)), Recorder()
-    presence.use(link)
+    presence.use(link.publish)
     presence.connected(1)
     assert presence.hear(link.said[-1], stored=False)
     return presence, link

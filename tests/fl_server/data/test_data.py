@@ -23,7 +23,7 @@ from fl_server.cli import main
 from fl_server.data.distribution import Distribution, rebalanced
 from fl_server.data.terminal_bars import draw_bars, palette
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PNG = b"\x89PNG\r\n"
 
 

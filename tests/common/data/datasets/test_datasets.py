@@ -192,7 +192,8 @@ def test_torchvision_can_be_imported_here_again_and_again() -> None:
 
 def test_knowing_and_loading_a_dataset_needs_neither_torch_nor_torchvision() -> None:
     program = (
-        "import sys; from common import datasets, models, partition, samples\n"
+        "import sys; import common.learning.specs\n"
+        "from common.data import datasets, partition, samples\n"
         "datasets.dataset_info('fashion-mnist'); datasets.load_dataset('fmnist-mini')\n"
         "assert not {'torch', 'torchvision'} & set(sys.modules)\n"
     )

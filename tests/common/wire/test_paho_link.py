@@ -19,19 +19,8 @@ from broker.process import Broker, free_port
 from common.access.address import Address, probe
 from common.access.credentials import reach
 from common.errors import BrokerError
-from common.wire.link import (
-    MAX_PAYLOAD,
-    WAITING_BYTES,
-    Arrived,
-    Down,
-    Happening,
-    PahoLink,
-    Posted,
-    Refused,
-    Streamed,
-    Up,
-    _session_name,
-)
+from common.wire.link import Arrived, Down, Happening, Posted, Refused, Session, Streamed, Up
+from common.wire.paho_link import MAX_PAYLOAD, WAITING_BYTES, PahoLink, connect, session_name
 from common.wire.streams import WINDOW
 from common.wire.topics import Packet
 from tests.broker.mqtt import connected
@@ -58,12 +47,12 @@ def no_will(federation: str) -> Callable[[int], Packet]:
 def open_link(
     address: Address, federation: str, *topics: str, name: str | None = None
 ) -> PahoLink:
-    return PahoLink(
-        address,
+    session = Session(
         name or f"{federation}-{secrets.token_hex(4)}",
         subscribe=tuple(f"{federation}/{topic}" for topic in topics or ("none",)),
         will=no_will(federation),
     )
+    return connect(address, session)
 
 
 def wait_for(link: PahoLink, kind: type[H], seconds: float = PATIENCE) -> H:
@@ -128,16 +117,14 @@ def test_what_was_stored_is_told_from_what_is_said_now(
 
 CHILD = """
 import sys
-from common.wire.link import Address, PahoLink, Up
-from common.wire.streams import WINDOW
+from common.access.address import Address
+from common.wire.link import Session, Up
+from common.wire.paho_link import connect
 from common.wire.topics import Packet
-from tests.broker.mqtt import connected
-from tests.conftest import Guarded
 port, federation = int(sys.argv[1]), sys.argv[2]
-link = PahoLink(
-    Address("127.0.0.1", port), federation + "-child", subscribe=(federation + "/x",),
-    will=lambda connection: Packet(federation + "/will", b"gone %d" % connection, retain=True),
-)
+will = lambda connection: Packet(federation + "/will", b"gone %d" % connection, retain=True)
+session = Session(federation + "-child", (federation + "/x",), will)
+link = connect(Address("127.0.0.1", port), session)
 while not isinstance(link.receive(20), Up):
     pass
 print("up", flush=True)
@@ -167,9 +154,8 @@ def test_a_killed_process_leaves_its_will_within_five_seconds_and_one_that_close
     broker: Broker, federation: str, links: ExitStack
 ) -> None:
     clean, killed = f"{federation}-clean", f"{federation}-killed"
-    watcher = PahoLink(
-        address_of(broker), federation, (f"{clean}/will", f"{killed}/will"), no_will(federation)
-    )
+    wanted = (f"{clean}/will", f"{killed}/will")
+    watcher = connect(address_of(broker), Session(federation, wanted, no_will(federation)))
     ready(links.enter_context(watcher))
     with child(broker, clean) as process, child(broker, killed) as other:
         process.communicate(b"\n", timeout=PATIENCE)
@@ -275,12 +261,12 @@ def test_the_right_password_opens_and_a_wrong_one_is_refused_for_good(
 
 
 def test_the_client_id_of_an_account_cannot_be_guessed_by_another() -> None:
-    mine = _session_name(Address(username="a", password="mine"), "fl-a-1")
-    other = _session_name(Address(username="b", password="other"), "fl-a-1")
+    mine = session_name(Address(username="a", password="mine"), "fl-a-1")
+    other = session_name(Address(username="b", password="other"), "fl-a-1")
     assert mine.startswith("fl-a-1-")
     assert mine != other, "nobody else can throw us off the broker"
-    assert mine == _session_name(Address(username="a", password="mine"), "fl-a-1")
-    assert _session_name(Address(), "fl-a-1") == "fl-a-1"
+    assert mine == session_name(Address(username="a", password="mine"), "fl-a-1")
+    assert session_name(Address(), "fl-a-1") == "fl-a-1"
 
 
 def test_a_message_without_qos_1_is_counted_and_not_handed_over(
@@ -312,7 +298,7 @@ def test_a_false_broker_is_named_and_gets_no_password(
 def test_of_two_processes_with_one_identity_one_is_refused_and_the_other_goes_on(
     broker: Broker, federation: str, links: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("common.wire.link._KICKS", 4)  # each takes a second or two
+    monkeypatch.setattr("common.wire.paho_link._KICKS", 4)  # each takes a second or two
     pair = [
         links.enter_context(open_link(address_of(broker), federation, "a", name=federation))
         for _ in range(2)
@@ -346,7 +332,7 @@ def wait_until_alone(link: PahoLink) -> bool:
 def test_a_broker_that_restarts_again_and_again_is_no_double(
     own_broker: Broker, federation: str, links: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("common.wire.link._KICKS", 4)
+    monkeypatch.setattr("common.wire.paho_link._KICKS", 4)
     link = links.enter_context(open_link(address_of(own_broker), federation, "a"))
     for _ in range(5):
         wait_for(link, Up)
@@ -485,13 +471,13 @@ def test_the_broker_forgets_a_link_that_does_not_last(
     """What is said while a viewer is away is not kept for it."""
     name = f"{federation}-viewer"
     wanted = (f"{federation}/news",)
-    viewer = PahoLink(address_of(broker), name, wanted, None, lasting=False)
+    viewer = connect(address_of(broker), Session(name, wanted, lasting=False))
     wait_for(viewer, Up)
     viewer.close()
     speaker = links.enter_context(open_link(address_of(broker), federation))
     wait_for(speaker, Up)
     speaker.publish(Packet(f"{federation}/news", b"missed", retain=False))
-    again = PahoLink(address_of(broker), name, wanted, None, lasting=False)
+    again = connect(address_of(broker), Session(name, wanted, lasting=False))
     links.callback(again.close)
     wait_for(again, Up)
     arrived = None
