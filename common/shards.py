@@ -15,12 +15,13 @@ from common.allotment import Allotment, allot, union_of
 from common.array_files import read_arrays, write_arrays
 from common.arrays import Array
 from common.config import DataSection
-from common.datasets import Dataset, dataset_info, load_dataset
+from common.datasets import Dataset, Windows, dataset_info, load_dataset
 from common.errors import DataError
 from common.partition import Indices
 from common.rebalance import Rebalance
 from common.rebalanced import Rebalanced, make_rebalanced, read_rebalanced, rebalanced_path
 from common.samples import Samples
+from common.windows import Spans
 
 FORMAT = 2  # counts up when the content of a shard changes for the same settings
 NAMES = {"train.images", "train.labels", "test.images", "test.labels", "counts", "sizes"}
@@ -84,7 +85,13 @@ def _skew(data: DataSection) -> tuple[float, ...]:
 def _parts(data: DataSection) -> tuple[float | str, ...]:
     if data.test != "pool":
         return (data.test,)
-    return (data.train_ratio, *(("stratify",) if data.stratify else ()))
+    # text was once split at random: its shards of that time are not those meant
+    is_text = len(dataset_info(data.dataset).shape) == 1
+    return (
+        data.train_ratio,
+        *(("stratify",) if data.stratify else ()),
+        *(("by place",) if is_text else ()),
+    )
 
 
 def ensure_shards(
@@ -170,6 +177,7 @@ def load_rebalanced(folder: Path, client: int, rebalance: Rebalance) -> Rebalanc
 
 def allotment_of(data: DataSection, dataset: Dataset, seed: int) -> Allotment:
     """Who has which samples of the dataset."""
+    images = dataset.images
     return allot(
         data,
         dataset.labels,
@@ -177,6 +185,7 @@ def allotment_of(data: DataSection, dataset: Dataset, seed: int) -> Allotment:
         official=dataset.official,
         seed=seed,
         natural=dataset.natural,
+        spans=Spans(images.starts, images.width) if isinstance(images, Windows) else None,
     )
 
 

@@ -36,6 +36,7 @@ PURE = (
     "common/skews.py",
     "common/step_choice.py",
     "common/topics.py",
+    "common/windows.py",
     "fl_client/agent.py",
     "fl_client/agent_state.py",
     "fl_client/duties.py",
