@@ -256,6 +256,7 @@ class _BenchClient:
         self._progress = progress
         self._rebalanced: Rebalanced | None = None
         self.memory: dict[str, Array] = {}
+        self._memory_of_turn: dict[str, Array] = {}
 
     @property
     def rounds(self) -> int:
@@ -313,12 +314,14 @@ class _BenchClient:
         extra: Extra | None = None,
         after: After | None = None,
         purpose: str = "shuffle",
+        phase: str | None = None,
     ) -> LocalModel:
         net, seed = self._bench.net_to_train(arrays), self._bench.experiment.experiment.seed
         settings = self.training if settings is None else settings
-        word, memory = f"{MEMORY}.{purpose}", None
-        if settings.optimizer_state == "keep":
-            memory = dict(self.tensors(from_under(word, self.memory)))
+        word, memory = f"{MEMORY}.{phase or purpose}", None
+        held = self.memory if settings.optimizer_state == "keep" else self._memory_of_turn
+        if settings.optimizer_state == "keep" or phase is not None:
+            memory = dict(self.tensors(from_under(word, held)))
         stats = train(
             net,
             self.data if samples is None else samples,
@@ -331,7 +334,7 @@ class _BenchClient:
         )
         if memory is not None:
             kept = {name: tensor.cpu().numpy().copy() for name, tensor in memory.items()}
-            self.memory |= under(word, kept)
+            held.update(under(word, kept))
         return LocalModel(self._bench.trained(net), stats.loss, stats.steps)
 
     def tensors(self, arrays: Arrays) -> dict[str, Tensor]:

@@ -116,6 +116,7 @@ def fedreg(
                 epochs=epochs,
                 loss=None if single_head else sum_of_heads,
                 purpose=f"shuffle{turn}",
+                phase="shuffle",
             )
             model = LocalModel(done.arrays, done.loss, model.steps + done.steps)
         done = client.train(
@@ -124,6 +125,7 @@ def fedreg(
             epochs=epochs,
             samples=client.rebalanced.samples if has_set else None,
             purpose=f"rebalanced{turn}",
+            phase="rebalanced",
         )
         return LocalModel(done.arrays, done.loss, model.steps + done.steps)
 

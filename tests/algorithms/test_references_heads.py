@@ -212,6 +212,36 @@ def test_fedreg(tmp_path: Path, agg_weights: str, statistic: str, first_head: st
         agree(fed.global_model, w)
 
 
+def test_fedreg_with_interleaved_phases(tmp_path: Path) -> None:
+    fed = federation(tmp_path, "fedreg", interleave=True)
+    w = values(fed.first)
+    own_heads = [named(w, "head", "personal") for _ in THREE]
+    for number in (1, 2):
+        sets = [fed.client(k).rebalanced.samples for k in range(3)]
+        fed.round()
+        for k, own in enumerate(THREE):
+            p = {**w, **own_heads[k]}
+            speeds: tuple[Values, Values] = ({}, {})  # of the two phases, through all epochs
+            for epoch in range(HEAVY.epochs):
+                p = sgd(
+                    p,
+                    own,
+                    batches(f"shuffle-{epoch}", number, k, SIZES[k], HEAVY, 1),
+                    HEAVY,
+                    only=["base", "personal"],
+                    loss=lambda p, x, y: functional.cross_entropy(
+                        head(p, base(p, x)) + head(p, base(p, x), "personal"), y
+                    ),
+                    velocity=speeds[0],
+                )
+                order = batches(f"rebalanced-{epoch}", number, k, len(sets[k]), HEAVY, 1)
+                p = sgd(p, sets[k], order, HEAVY, velocity=speeds[1])
+            own_heads[k] = part(p, "personal")
+            agree(fed.state_of(k), own_heads[k])
+            agree(fed.history[-1].update(k), {name: p[name] for name in w})
+        w = values(fed.global_model)
+
+
 @pytest.mark.parametrize("name", ["fedrod", "fedreg"])
 def test_the_first_head_travels_only_where_clients_start_from_it(
     tmp_path: Path, name: str
