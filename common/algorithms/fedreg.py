@@ -45,7 +45,7 @@ def fedreg(
         ),
     ] = "client",
     statistic: Annotated[
-        Literal["mean", "median", "max", "secmin", "number"],
+        Literal["mean", "median", "max", "min", "secmin", "number"],
         Meta(description="Which statistic of those counts; secmin is the second smallest."),
     ] = "mean",
     number: Annotated[
