@@ -20,12 +20,16 @@ GLOBAL = "accuracy_global"
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric over a run: its best value and when, its last, the mean of the last ten."""
+    """One metric over a run: its best value and when, its last, the mean of the last ten.
+
+    Ten tests, not rounds: `mean_last_from` is the round of the first of them.
+    """
 
     best: float
     best_round: int
     last: float
     mean_last: float
+    mean_last_from: int
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,13 +113,13 @@ def figure(lines: Sequence[Line], name: str) -> Figure | None:
     if not found:
         return None
     number, best = max(found, key=lambda pair: (pair[1], -pair[0]))
-    trained = [value for number, value in found if number > 0] or [found[-1][1]]
-    recent = trained[-RECENT:]
+    recent = [pair for pair in found if pair[0] > 0][-RECENT:] or found[-1:]
     return Figure(
         best=best,
         best_round=number,
         last=found[-1][1],
-        mean_last=sum(recent) / len(recent),
+        mean_last=sum(value for _, value in recent) / len(recent),
+        mean_last_from=recent[0][0],
     )
 
 
