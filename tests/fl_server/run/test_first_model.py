@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from click.testing import CliRunner
-from fl_server.central.baseline import Central
 
 from common.config import (
     CentralSection,
@@ -17,6 +16,7 @@ from common.config import (
 )
 from common.errors import ConfigError, StoreError
 from common.experiment.resolve import first_model
+from fl_server.central.baseline import Central
 from fl_server.cli import main
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.first_model import check_start, starting_model

@@ -9,9 +9,9 @@ import pytest
 from fl_server.run.summary import reached, summarize
 
 
-def line(number: int, **more: Any) -> dict[str, Any]:
+def line(round_number: int, **more: Any) -> dict[str, Any]:
     training = {"bytes_up": 10, "bytes_down": 30, "seconds": 2.0, "train_seconds": 3.0}
-    return {"round": number, **(training if number else {}), **more}
+    return {"round": round_number, **(training if round_number else {}), **more}
 
 
 LINES = [
