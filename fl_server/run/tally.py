@@ -103,7 +103,7 @@ def mean_loss(metas: list[UpdateMeta]) -> float | None:
 
 
 def mean_values(metas: list[UpdateMeta]) -> dict[str, float]:
-    """Mean over the updates of every round_number that they report."""
+    """Mean over the updates of every number that they report."""
     names = sorted({name for meta in metas for name in meta.values})
     reported = {name: [m.values[name] for m in metas if name in m.values] for name in names}
     return {name: sum(numbers) / len(numbers) for name, numbers in reported.items()}

@@ -64,7 +64,7 @@ class EventFile:
 
 
 def tag_of(name: str) -> str:
-    """How TensorBoard groups a round_number: accuracy/global, rho/l1, round/seconds, ..."""
+    """How TensorBoard groups a number: accuracy/global, rho/l1, round/seconds, ..."""
     return name.replace("_", "/", 1) if name in METRICS else f"round/{name}"
 
 
