@@ -25,23 +25,20 @@ from common.ids import check_name
 from common.program.logs import HUMAN
 from common.program.malloc import keep_buffers
 from common.wire.paho_link import PahoLink
-from fl_server.coordinator.conductor import Fact
 from fl_server.coordinator.service import Coordinator, say_end_again
 from fl_server.coordinator.simulate import Simulation
 from fl_server.lab.fault_script import Script, parse_script
-from fl_server.lab.faulty_lab import FaultyLab, recoveries
+from fl_server.lab.faulty_lab import FaultyLab
 from fl_server.lab.lab import Lab, share_out
 from fl_server.run.first_model import check_start
 from fl_server.run.store import RunStore, create_run, free_name, has_run
 from fl_server.run.tensorboard import EventFile
-from fl_server.watch.screen import (
-    Lines,
-    Screen,
-    Style,
-    make_display,
-    recovery_table,
-    show_summary,
-)
+from fl_server.watch import facts
+from fl_server.watch.displays import Lines, Screen, Style, make_display, show_summary
+from fl_server.watch.facts import Fact
+from fl_server.watch.facts.making import stamped
+from fl_server.watch.recovery import recoveries
+from fl_server.watch.screen import recovery_table
 from fl_server.watch.web import server as web
 
 if sys.version_info >= (3, 11):
@@ -271,7 +268,7 @@ def _shown(
         return
     with web.serving(options.web, address, federation) as served:
         text = f"the page is at {served.url}"
-        observe({"event": "web", "text": text, "time": time.time()})
+        observe(stamped(facts.Web(text), time.time()))
         yield
 
 

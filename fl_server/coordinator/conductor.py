@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
+
+import msgspec
 
 from common.config import Experiment
 from common.experiment.resolve import participants_of
@@ -34,9 +36,7 @@ from fl_server.rounds.state import (
     Working,
 )
 from fl_server.run.aggregator import Aggregator
-
-Fact: TypeAlias = dict[str, Any]  # one JSON object of events.jsonl
-Observer: TypeAlias = Callable[[Fact], None]
+from fl_server.watch.facts import Observer, making
 
 
 class Boards(Protocol):
@@ -82,9 +82,13 @@ class Conductor:
 
     def tell(self, kind: str, *, keep: bool = True, **fields: Any) -> None:  # noqa: ANN401
         """A fact for whoever watches, and (`keep`) for the event log."""
-        fact: Fact = {"event": kind, **fields, "time": round(time.time(), 3)}
-        if keep:
-            self.aggregator.events.append(fact)
+        if kind == "info":
+            fields = {"info": {"run": self.policy.run, **fields}}
+        elif not keep and kind == "refused":
+            kind = "refused_so_far"
+        fact = making.stamped(making.parse({"event": kind, **fields}), time.time())
+        if making.is_kept(fact):
+            self.aggregator.events.append(msgspec.to_builtins(fact))
         self._observe(fact)
 
     def tell_start(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from common.wire.messages import HISTORY, RoundLine
+from fl_server.watch.facts import Evaluated, Fact, RoundClosed
 
 NEWEST = 16  # of the lines that are kept when there are too many, those at the end
 
@@ -28,10 +29,10 @@ class History:
             self._add(line)
         self.lines = thinned(self._known)
 
-    def observe(self, fact: Mapping[str, Any]) -> None:
+    def observe(self, fact: Fact) -> None:
         """Take a fact of the coordinator."""
-        if fact["event"] in ("evaluated", "round_closed"):
-            self._add(fact)
+        if isinstance(fact, Evaluated | RoundClosed):
+            self._add(msgspec.to_builtins(fact))
             self.lines = thinned(self._known)
 
     def _add(self, line: Mapping[str, Any]) -> None:

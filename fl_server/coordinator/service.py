@@ -47,7 +47,7 @@ from common.wire.messages import (
 )
 from common.wire.presence import Presence, first_claim
 from common.wire.topics import Packet, packet, server_subscriptions, unpack, weights_topic
-from fl_server.coordinator.conductor import Conductor, Observer, policy_of, resume_state
+from fl_server.coordinator.conductor import Conductor, policy_of, resume_state
 from fl_server.coordinator.history import History, both
 from fl_server.coordinator.refusals import Refusals
 from fl_server.coordinator.uploads import Uploads
@@ -63,6 +63,7 @@ from fl_server.rounds.state import (
 )
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.store import RunStore
+from fl_server.watch.facts import Observer
 
 TICK_SECONDS = 0.2
 WAITING_SECONDS = 10.0

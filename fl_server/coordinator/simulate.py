@@ -21,11 +21,12 @@ from common.wire.messages import (
 from common.worker.orders import EpochDone, JobDone, JobOrder, Prepare
 from common.worker.snapshot_choice import base_snapshot, snapshots_to_keep
 from common.worker.snapshot_store import SnapshotStore
-from fl_server.coordinator.conductor import Conductor, Observer, policy_of, resume_state
+from fl_server.coordinator.conductor import Conductor, policy_of, resume_state
 from fl_server.coordinator.local_clients import Fleet, make_fleet
 from fl_server.rounds.state import Event, Received, Rejected, Stored, Working
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.store import RunStore
+from fl_server.watch.facts import Observer
 
 BOARD = "simulation"
 

@@ -40,6 +40,7 @@ from fl_server.run.journal import Journal, read_records
 from fl_server.run.store import CheckpointMeta, RunStore
 from fl_server.run.summary import summarize
 from fl_server.run.tally import Tally, mean_loss, mean_values
+from fl_server.watch.facts.lines import parse_lines
 
 RECENT_BYTES = 48 * 1024**2  # of small updates that aggregation need not read again
 Line = dict[str, Any]  # one JSON object of metrics.jsonl
@@ -275,7 +276,8 @@ class Aggregator:
         meta = ModelMeta(run=self.store.run, round=self._meta.round)
         write_atomic(self.store.folder / "model.safetensors", encode_tensors(model, meta))
         summary = summarize(
-            read_records(self._metrics.path), self.experiment.evaluation.personal_stage
+            parse_lines(read_records(self._metrics.path)),
+            self.experiment.evaluation.personal_stage,
         )
         write_atomic(self.store.folder / SUMMARY, msgspec.json.encode(summary) + b"\n")
         self.store.mark_finished()

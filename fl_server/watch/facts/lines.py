@@ -6,6 +6,9 @@ accuracies, and who only watches the topics knows only some of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -45,6 +48,11 @@ class MetricsLine(TrainingLine, frozen=True):
     rho_l2: int | UnsetType | None = UNSET
     tested_clients: int | UnsetType = UNSET
     tested_samples: int | UnsetType = UNSET
+
+
+def parse_lines(records: Sequence[Any]) -> tuple[MetricsLine, ...]:
+    """The objects of metrics.jsonl; msgspec.ValidationError if one is none of a round."""
+    return msgspec.convert(records, tuple[MetricsLine, ...])
 
 
 def number_in(line: TrainingLine, name: str) -> float | None:
