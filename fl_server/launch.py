@@ -25,8 +25,7 @@ from common.ids import check_name
 from common.program.logs import HUMAN
 from common.program.malloc import keep_buffers
 from common.wire.paho_link import PahoLink
-from fl_server.coordinator.conductor import Fact
-from fl_server.coordinator.service import Coordinator, say_end_again
+from fl_server.coordinator.service import Coordinator, publish_end_again
 from fl_server.coordinator.simulate import Simulation
 from fl_server.lab.fault_script import Script, parse_script
 from fl_server.lab.faulty_lab import FaultyLab, recoveries
@@ -34,6 +33,8 @@ from fl_server.lab.lab import Lab, share_out
 from fl_server.run.first_model import check_start
 from fl_server.run.store import RunStore, create_run, free_name, has_run
 from fl_server.run.tensorboard import EventFile
+from fl_server.watch import facts
+from fl_server.watch.facts.making import stamped
 from fl_server.watch.screen import (
     Lines,
     Screen,
@@ -78,7 +79,7 @@ class _Work:
     display: Screen | Lines
     event_file: EventFile | None
 
-    def observe(self, fact: Fact) -> None:
+    def observe(self, fact: facts.Fact) -> None:
         self.display.observe(fact)
         if self.event_file is not None:
             self.event_file.observe(fact)
@@ -125,7 +126,7 @@ def run(
 ) -> bool:
     """Coordinate a run over a broker; False if it was interrupted."""
     if store.finished:  # maybe killed before everybody had heard of it
-        say_end_again(store, PahoLink(address), federation)
+        publish_end_again(store, PahoLink(address), federation)
         Lines(store.folder.name).say(f"this run is finished; its results are in {store.folder}")
         return True
     with _at_work(options, store) as work:
@@ -263,7 +264,7 @@ def _at_work(options: RunOptions, store: RunStore) -> Iterator[_Work]:
 
 @contextmanager
 def _shown(
-    options: RunOptions, address: Address, federation: str, observe: Callable[[Fact], None]
+    options: RunOptions, address: Address, federation: str, observe: facts.Observer
 ) -> Iterator[None]:
     """The run on a web page, if somebody wants that."""
     if options.web is None:
@@ -271,7 +272,7 @@ def _shown(
         return
     with web.serving(options.web, address, federation) as served:
         text = f"the page is at {served.url}"
-        observe({"event": "web", "text": text, "time": time.time()})
+        observe(stamped(facts.Web(text=text), time.time()))
         yield
 
 
