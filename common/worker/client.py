@@ -22,7 +22,7 @@ from common.arrays import Array, Arrays, from_under, under
 from common.config import TrainingSection
 from common.data.rebalance_file import Rebalanced
 from common.data.samples import Samples
-from common.data.shards import Shard, load_rebalanced
+from common.data.shard_file import Shard
 from common.learning.device import device
 from common.learning.evaluation import mean_loss
 from common.learning.optimizers import learning_rate
@@ -88,13 +88,8 @@ class TorchClient:
     @property
     def rebalanced(self) -> Rebalanced:
         """The samples that the algorithm's `rebalance` asks for."""
-        assert self._bench.algorithm.rebalance is not None, (
-            "the algorithm asks for no such data"
-        )
         if self._rebalanced is None:
-            self._rebalanced = load_rebalanced(
-                self._bench.shards, self.number, self._bench.algorithm.rebalance
-            )
+            self._rebalanced = self._bench.shards.load_rebalanced(self.number)
         return self._rebalanced
 
     def rng(self, purpose: str) -> np.random.Generator:
