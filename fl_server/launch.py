@@ -14,8 +14,8 @@ from pathlib import Path
 from common.access.address import Address
 from common.config import Experiment
 from common.data.datasets import require_dataset
-from common.data.shards import has_shards
-from common.disk.atomic import FolderLock
+from common.data.shards import ShardSet
+from common.disk.lock import FolderLock
 from common.experiment.resolve import participants_of
 from common.program.logs import HUMAN
 from common.program.malloc import keep_buffers
@@ -160,9 +160,7 @@ def faulty_lab(
 
 def require_data(options: RunOptions, experiment: Experiment) -> None:
     """Look for the dataset before a run folder is made, unless its shards are all there."""
-    union, seed = experiment.evaluation.union_samples, experiment.experiment.seed
-    clients = participants_of(experiment)
-    if not has_shards(options.shards, experiment.data, seed, clients, union=union):
+    if not ShardSet(options.shards, experiment).has(participants_of(experiment)):
         require_dataset(experiment.data.dataset)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from common import VERSION
 from common.config import Experiment
-from common.wire.codec import cut
+from common.wire.chunks import cut
 from common.wire.link import Link
 from common.wire.messages import PROTOCOL, CurrentRound, Selected, TrainDetail, TrainEnd
 from common.wire.topics import Packet, packet, weights_topic
@@ -59,7 +59,9 @@ class Sender:
 
     def _parts(self, round_number: int, blob: bytes, client: int | None) -> Iterator[Packet]:
         """The parts of a download: of all clients, or of one."""
-        for chunk in cut(blob, run=self._run, number=round_number, client=client, down=True):
+        for chunk in cut(
+            blob, run=self._run, round_number=round_number, client=client, down=True
+        ):
             ready = packet(self._federation, chunk)
             if client is not None:
                 self._private_topics.add(ready.topic)
@@ -68,7 +70,7 @@ class Sender:
     def clear_weights(self) -> None:
         """Delete the retained parts of the last model: the broker would keep them for ever."""
         blob = self._aggregator.download(self._conductor.policy.rounds + 1)
-        for chunk in cut(blob, run=self._run, number=0, client=None):
+        for chunk in cut(blob, run=self._run, round_number=0, client=None):
             topic = weights_topic(self._federation, chunk.header.part)
             self._link.publish(Packet(topic, b"", retain=True))
         for topic in sorted(self._private_topics):

@@ -7,7 +7,7 @@ from typing import TypeAlias, overload
 
 from common.algorithms.base import Update
 from common.arrays import Array
-from common.wire.codec import UpdateMeta
+from common.wire.tensors import UpdateMeta
 
 Load: TypeAlias = Callable[[int], tuple[dict[str, Array], UpdateMeta]]
 
