@@ -15,7 +15,7 @@ from common.arrays import Array
 from common.config import DataSection
 from common.data.array_files import read_arrays, write_arrays
 from common.data.assignment import Assignment, allot, union_of
-from common.data.datasets import Dataset, dataset_info, load_dataset
+from common.data.datasets import Dataset, Windows, dataset_info, load_dataset
 from common.data.partition import Indices
 from common.data.rebalance import Rebalance
 from common.data.rebalance_file import (
@@ -25,6 +25,7 @@ from common.data.rebalance_file import (
     rebalanced_path,
 )
 from common.data.samples import Samples
+from common.data.windows import Spans
 from common.errors import DataError
 
 FORMAT = 2  # counts up when the content of a shard changes for the same settings
@@ -89,7 +90,13 @@ def _skew(data: DataSection) -> tuple[float, ...]:
 def _parts(data: DataSection) -> tuple[float | str, ...]:
     if data.test != "pool":
         return (data.test,)
-    return (data.train_ratio, *(("stratify",) if data.stratify else ()))
+    # text was once split at random: its shards of that time are not those meant
+    is_text = len(dataset_info(data.dataset).shape) == 1
+    return (
+        data.train_ratio,
+        *(("stratify",) if data.stratify else ()),
+        *(("by place",) if is_text else ()),
+    )
 
 
 def ensure_shards(
@@ -175,6 +182,7 @@ def load_rebalanced(folder: Path, client: int, rebalance: Rebalance) -> Rebalanc
 
 def allotment_of(data: DataSection, dataset: Dataset, seed: int) -> Assignment:
     """Who has which samples of the dataset."""
+    images = dataset.images
     return allot(
         data,
         dataset.labels,
@@ -182,6 +190,7 @@ def allotment_of(data: DataSection, dataset: Dataset, seed: int) -> Assignment:
         official=dataset.official,
         seed=seed,
         natural=dataset.natural,
+        spans=Spans(images.starts, images.width) if isinstance(images, Windows) else None,
     )
 
 

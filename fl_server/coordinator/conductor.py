@@ -22,6 +22,7 @@ from fl_server.rounds.state import (
     Aggregated,
     Announce,
     Close,
+    CountMetrics,
     Event,
     Finish,
     Note,
@@ -30,7 +31,6 @@ from fl_server.rounds.state import (
     Publish,
     SendWeights,
     State,
-    Tell,
     Working,
 )
 from fl_server.run.aggregator import Aggregator
@@ -45,7 +45,7 @@ class Boards(Protocol):
     def announce(self) -> None:
         """Say what is run."""
 
-    def send_weights(self, number: int) -> None:
+    def send_weights(self, round_number: int) -> None:
         """Say the global model of a round."""
 
     def publish(self, message: CurrentRound | Selected | TrainEnd) -> None:
@@ -108,7 +108,7 @@ class Conductor:
         phase, tally = self.state.phase, self.aggregator.tally
         if info.state != "trained" or not isinstance(phase, Working):
             return
-        if info.round != phase.number or info.client not in phase.selected:
+        if info.round != phase.round_number or info.client not in phase.selected:
             return
         if info.client not in tally.trained:
             seconds = round(info.seconds or 0.0, 3)
@@ -126,15 +126,17 @@ class Conductor:
         match action:
             case Announce():
                 self._boards.announce()
-            case SendWeights(number):
-                self._boards.send_weights(number)
+            case SendWeights(round_number):
+                self._boards.send_weights(round_number)
             case Publish(message):
                 self._boards.publish(message)
-            case Open(number, selected, testers):
+            case Open(round_number, selected, testers):
                 self.aggregator.open_round(action)
                 self._opened = time.monotonic()
-                self.tell("round_opened", round=number, selected=selected, testers=testers)
-            case Tell(metrics):
+                self.tell(
+                    "round_opened", round=round_number, selected=selected, testers=testers
+                )
+            case CountMetrics(metrics):
                 self.aggregator.count(metrics)
                 self.tell("tested", keep=False, client=metrics.client, round=metrics.round)
             case Close():
@@ -154,7 +156,7 @@ class Conductor:
             self.tell("evaluated", **line)
         if close.training:
             self.tell("round_closed", **self.aggregator.last_record())
-        return Aggregated(close.number, time.monotonic())
+        return Aggregated(close.round_number, time.monotonic())
 
 
 def policy_of(run: str, experiment: Experiment) -> Policy:

@@ -56,7 +56,7 @@ def thinned(known: Mapping[int, RoundLine]) -> tuple[RoundLine, ...]:
     step = 1
     while len(range(0, len(old), step)) > HISTORY - NEWEST:
         step *= 2
-    return tuple(known[number] for number in (*old[::step], *new))
+    return tuple(known[round_number] for round_number in (*old[::step], *new))
 
 
 def both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:

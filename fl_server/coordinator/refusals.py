@@ -56,12 +56,12 @@ class Refusals:
         """An update of the right task that is unusable."""
         self._dropped.add(REJECTED, self._owner(client) or f"client {client}", 1)
 
-    def late(self, client: int, number: int) -> None:
+    def late(self, client: int, round_number: int) -> None:
         """An update for a round that is closed; said once."""
-        if (client, number) not in self._late:
-            self._late.add((client, number))
-            text = f"late update of client {client} rejected: round {number} is closed"
-            self._tell("late", text=text, client=client, round=number)
+        if (client, round_number) not in self._late:
+            self._late.add((client, round_number))
+            text = f"late update of client {client} rejected: round {round_number} is closed"
+            self._tell("late", text=text, client=client, round=round_number)
 
     def problem(self, board: str, text: str, *, about: str = "") -> None:
         """Say (once) why a board cannot take part; `about` keeps its complaints apart."""

@@ -56,7 +56,7 @@ from fl_server.rounds.state import (
     Event,
     Finished,
     Gathering,
-    Heard,
+    Received,
     Reconnected,
     Tick,
     Working,
@@ -242,7 +242,7 @@ class Coordinator:
             host=message.host,
             telemetry=msgspec.to_builtins(message.telemetry),
         )
-        self._feed(Heard(message, now))
+        self._feed(Received(message, now))
 
     def _take_message(self, topic: str, size: int, message: Message, now: float) -> None:
         if not isinstance(message, Info | ClientMetrics):
@@ -256,7 +256,7 @@ class Coordinator:
             self._aggregator.note_energy(message)
             self._conductor.tell("info", keep=False, **msgspec.to_builtins(message))
             self._conductor.note_trained(message)
-        self._feed(Heard(message, now))
+        self._feed(Received(message, now))
 
     def _begin(self) -> None:
         """Nobody objects to our being here: take what has waited for that."""
@@ -281,24 +281,24 @@ class Coordinator:
         """Publish train_detail."""
         self._link.publish(packet(self._federation, self._detail))
 
-    def send_weights(self, number: int) -> None:
+    def send_weights(self, round_number: int) -> None:
         """Publish the global model of a round, a part at a time."""
-        blob = self._aggregator.download(number)
+        blob = self._aggregator.download(round_number)
         boards = [b for b in self._conductor.state.boards.values() if b.lost_at is None]
         self._aggregator.tally.bytes_down += len(blob) * len(boards)
-        self._link.stream(f"weights {number}", self._packets(number, blob, None))
+        self._link.stream(f"weights {round_number}", self._packets(round_number, blob, None))
         phase = self._conductor.state.phase
         for client in phase.selected if isinstance(phase, Working) else ():
-            own = self._aggregator.private_download(number, client)
+            own = self._aggregator.private_download(round_number, client)
             if own is not None:
                 self._aggregator.tally.bytes_down += len(own)
-                packets = self._packets(number, own, client)
-                self._link.stream(f"weights {number} to {client}", packets)
+                packets = self._packets(round_number, own, client)
+                self._link.stream(f"weights {round_number} to {client}", packets)
 
-    def _packets(self, number: int, blob: bytes, client: int | None) -> Iterator[Packet]:
+    def _packets(self, round_number: int, blob: bytes, client: int | None) -> Iterator[Packet]:
         """The parts of a download: of all clients, or of one."""
         run = self._store.run
-        for chunk in cut(blob, run=run, number=number, client=client, down=True):
+        for chunk in cut(blob, run=run, number=round_number, client=client, down=True):
             ready = packet(self._federation, chunk)
             if client is not None:
                 self._private_topics.add(ready.topic)

@@ -23,7 +23,7 @@ from common.worker.snapshot_choice import base_snapshot, snapshots_to_keep
 from common.worker.snapshot_store import SnapshotStore
 from fl_server.coordinator.conductor import Conductor, Observer, policy_of, resume_state
 from fl_server.coordinator.local_clients import Fleet, make_fleet
-from fl_server.rounds.state import Event, Heard, Rejected, Stored, Working
+from fl_server.rounds.state import Event, Received, Rejected, Stored, Working
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.store import RunStore
 
@@ -53,14 +53,14 @@ class Simulation:
     def announce(self) -> None:
         """Nobody needs to be told."""
 
-    def send_weights(self, number: int) -> None:
+    def send_weights(self, round_number: int) -> None:
         """Put the model where the clients read it."""
-        blob = self._aggregator.download(number)
+        blob = self._aggregator.download(round_number)
         self._aggregator.tally.bytes_down += len(blob)
-        write_atomic(self._download(number), blob)
+        write_atomic(self._download(round_number), blob)
         phase = self._conductor.state.phase
         for client in phase.selected if isinstance(phase, Working) else ():
-            own = self._aggregator.private_download(number, client)
+            own = self._aggregator.private_download(round_number, client)
             if own is not None:
                 self._aggregator.tally.bytes_down += len(own)
                 write_atomic(self._private(client), own)
@@ -72,8 +72,8 @@ class Simulation:
         """Do it now."""
         self._events.append(work())
 
-    def _download(self, number: int) -> Path:
-        return self._steps.folder / f"download-{number % 2}.safetensors"
+    def _download(self, round_number: int) -> Path:
+        return self._steps.folder / f"download-{round_number % 2}.safetensors"
 
     def _private(self, client: int) -> Path:
         return self._steps.folder / f"download-to-{client}.safetensors"
@@ -94,7 +94,7 @@ class Simulation:
                     clients=self._conductor.policy.participants,
                 )
             )
-            self._feed(Heard(self._presence(), time.monotonic()))
+            self._feed(Received(self._presence(), time.monotonic()))
             while isinstance(self._conductor.state.phase, Working):
                 self._do_round(fleet, self._conductor.state.phase)
         finally:
@@ -121,23 +121,23 @@ class Simulation:
         )
 
     def _do_round(self, fleet: Fleet, phase: Working) -> None:
-        number = phase.number
-        self.send_weights(number)
+        round_number = phase.round_number
+        self.send_weights(round_number)
         orders: list[JobOrder] = []
         for client in sorted(phase.untrained):
-            if number in self._steps.rounds(client):  # a simulation that was stopped here
-                self._take_update(client, number)
+            if round_number in self._steps.rounds(client):  # a simulation that was stopped here
+                self._take_update(client, round_number)
             else:
-                orders.append(self._order("train", client, number, len(orders)))
+                orders.append(self._order("train", client, round_number, len(orders)))
         for client in sorted(phase.untested):
-            orders.append(self._order("test", client, number, len(orders)))
+            orders.append(self._order("test", client, round_number, len(orders)))
         for order, report in fleet.do(orders):
             self._take(order, report)
 
-    def _order(self, kind: str, client: int, number: int, job: int) -> JobOrder:
+    def _order(self, kind: str, client: int, round_number: int, job: int) -> JobOrder:
         base = base_snapshot(
             self._steps.rounds(client),
-            number,
+            round_number,
             coupled=self._algorithm.coupled,
             accepted=self._conductor.state.accepted.get(client),
         )
@@ -145,9 +145,9 @@ class Simulation:
             job=job,
             kind=kind,
             client=client,
-            round=number,
+            round=round_number,
             base=base,
-            download=str(self._download(number)),
+            download=str(self._download(round_number)),
             private=str(self._private(client)) if self._own_downloads(kind) else "",
         )
 
@@ -160,7 +160,7 @@ class Simulation:
             epoch = {"state": "training", "epoch": report.epoch, "epochs": report.epochs}
             self._conductor.tell("info", keep=False, **place, **epoch)
         elif report.metrics is not None:
-            self._feed(Heard(report.metrics, time.monotonic()))
+            self._feed(Received(report.metrics, time.monotonic()))
         else:
             self._conductor.note_trained(
                 Info(
@@ -175,17 +175,17 @@ class Simulation:
             )
             self._take_update(order.client, order.round)
 
-    def _take_update(self, client: int, number: int) -> None:
+    def _take_update(self, client: int, round_number: int) -> None:
         now = time.monotonic()
-        blob = self._steps.update(client, number)
+        blob = self._steps.update(client, round_number)
         self._aggregator.tally.bytes_up += len(blob)
         try:
-            self._aggregator.accept(number, client, blob)
+            self._aggregator.accept(round_number, client, blob)
         except ProtocolError as error:
-            self._feed(Rejected(client, number, str(error), now))
+            self._feed(Rejected(client, round_number, str(error), now))
             return
         accepted = self._conductor.state.accepted.get(client)
-        keep = snapshots_to_keep(self._steps.rounds(client), number, accepted)
+        keep = snapshots_to_keep(self._steps.rounds(client), round_number, accepted)
         self._steps.prune(client, keep)
-        self._conductor.tell("update", client=client, round=number, bytes=len(blob))
-        self._feed(Stored(client, number, now))
+        self._conductor.tell("update", client=client, round=round_number, bytes=len(blob))
+        self._feed(Stored(client, round_number, now))

@@ -40,7 +40,7 @@ class Uploads:
             self._conductor.policy,
             self._conductor.state,
             run=header.run,
-            number=header.round,
+            round_number=header.round,
             client=client,
         ):
             self._refuse(topic, chunk, client)
@@ -66,7 +66,7 @@ class Uploads:
             conductor.policy,
             conductor.state,
             run=header.run,
-            number=header.round,
+            round_number=header.round,
             client=client,
         ):
             self._refusals.drop(
@@ -77,7 +77,7 @@ class Uploads:
 
     def _complete(self, topic: str, assembly: Assembly, now: float) -> None:
         """An update is complete: verify it, make it safe, and only then say so."""
-        client, number = assembly.header.client, assembly.header.round
+        client, round_number = assembly.header.client, assembly.header.round
         assert client is not None, "an update is a client's"
         try:
             blob = assembly.take()
@@ -86,7 +86,7 @@ class Uploads:
             assembly.discard()
             return
         try:
-            self._aggregator.accept(number, client, blob, assembly)
+            self._aggregator.accept(round_number, client, blob, assembly)
         except StrayUpdateError as error:
             assembly.discard()
             self._refusals.drop(topic, len(blob), str(error))
@@ -94,7 +94,7 @@ class Uploads:
         except ProtocolError as error:
             assembly.discard()
             self._refusals.reject(client)
-            self._feed(Rejected(client, number, str(error), now))
+            self._feed(Rejected(client, round_number, str(error), now))
             return
-        self._conductor.tell("update", client=client, round=number, bytes=len(blob))
-        self._feed(Stored(client, number, now))
+        self._conductor.tell("update", client=client, round=round_number, bytes=len(blob))
+        self._feed(Stored(client, round_number, now))

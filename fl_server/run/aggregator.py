@@ -99,47 +99,52 @@ class Aggregator:
 
     def progress(self) -> Progress:
         """Where to go on."""
-        number = self._meta.round + 1
-        opened = self.store.opened(number)
-        safe = self.store.safe_updates(number) if opened is not None else frozenset()
+        round_number = self._meta.round + 1
+        opened = self.store.opened(round_number)
+        safe = self.store.safe_updates(round_number) if opened is not None else frozenset()
         return Progress(self._meta.round, dict(self._meta.accepted), opened, safe)
 
     def open_round(self, opened: Open) -> None:
         """Begin to add up a round; one that is opened again, for more clients, goes on."""
         self.store.open_round(opened)
-        if self._opened != opened.number:
-            self._opened = opened.number
+        if self._opened != opened.round_number:
+            self._opened = opened.round_number
             self.tally = Tally()
 
-    def download(self, number: int) -> bytes:
+    def download(self, round_number: int) -> bytes:
         """The blob that boards get in a round."""
-        assert number == self._meta.round + 1, "a round downloads what the last one made"
-        if self._download is None or self._download[0] != number:
-            meta = ModelMeta(run=self.store.run, round=number)
+        assert round_number == self._meta.round + 1, "a round downloads what the last one made"
+        if self._download is None or self._download[0] != round_number:
+            meta = ModelMeta(run=self.store.run, round=round_number)
             encoding = self.experiment.communication.encoding
-            self._download = (number, encode_tensors(self._broadcast, meta, encoding))
+            self._download = (round_number, encode_tensors(self._broadcast, meta, encoding))
         return self._download[1]
 
-    def private_download(self, number: int, client: int) -> bytes | None:
+    def private_download(self, round_number: int, client: int) -> bytes | None:
         """What one selected client gets in a round besides, if the algorithm has that."""
         if self._algorithm.private is None:
             return None
-        server = server_of(self.experiment, number=number, download=self._sent(number))
+        server = server_of(
+            self.experiment, number=round_number, download=self._sent(round_number)
+        )
         arrays = self._algorithm.private(server, self._state, client)
-        meta = ModelMeta(run=self.store.run, round=number)
+        meta = ModelMeta(run=self.store.run, round=round_number)
         return encode_tensors(arrays, meta, self.experiment.communication.encoding)
 
     @property
     def _broadcast(self) -> Arrays:
         return self._algorithm.broadcast(self._state)
 
-    def _sent(self, number: int) -> Arrays:
+    def _sent(self, round_number: int) -> Arrays:
         """The download of a round as its clients see it, which may have lost something."""
         encoding = self.experiment.communication.encoding
         if encoding == "float32":
             return self._broadcast
-        if self._base is None or self._base[0] != number:
-            self._base = (number, decode_tensors(self.download(number), ModelMeta, encoding)[0])
+        if self._base is None or self._base[0] != round_number:
+            self._base = (
+                round_number,
+                decode_tensors(self.download(round_number), ModelMeta, encoding)[0],
+            )
         return self._base[1]
 
     def _decode_update(self, blob: bytes) -> tuple[dict[str, Array], UpdateMeta]:
@@ -151,13 +156,13 @@ class Aggregator:
         return 4 * sum(array.nbytes for array in self._expected.values()) + 1024 * 1024
 
     def accept(
-        self, number: int, client: int, blob: bytes, assembly: Assembly | None = None
+        self, round_number: int, client: int, blob: bytes, assembly: Assembly | None = None
     ) -> None:
         """Check an update and keep it; ProtocolError if it cannot be used.
 
         If it was put together by an assembly, its digest is known, and perhaps it has a file.
         """
-        self._check_task(number, client, blob)
+        self._check_task(round_number, client, blob)
         arrays, meta = self._decode_update(blob)
         check_arrays(arrays, self._expected)
         if not all(math.isfinite(w) and w > 0 for w in meta.weights.values()):
@@ -172,32 +177,32 @@ class Aggregator:
             known = self._samples[client]
             raise ProtocolError(f"{meta.samples} samples; the client had {known} before")
         if assembly is not None:
-            path = self.store.update_path(number, client, assembly.header.digest)
+            path = self.store.update_path(round_number, client, assembly.header.digest)
             assembly.keep(path, blob)
         else:
-            path = self.store.update_path(number, client, blob_digest(blob))
+            path = self.store.update_path(round_number, client, blob_digest(blob))
             write_atomic(path, blob, durable=False)
         held = sum(a.nbytes for arrays, _ in self._recent.values() for a in arrays.values())
         if len(blob) <= SMALL and held + len(blob) <= RECENT_BYTES:
             self._recent[client] = (arrays, meta)
 
-    def update(self, number: int, client: int) -> tuple[dict[str, Array], UpdateMeta]:
+    def update(self, round_number: int, client: int) -> tuple[dict[str, Array], UpdateMeta]:
         """A safe update of the open round: from memory if it is still there, else from disk."""
         if client in self._recent:
             return self._recent[client]
-        return self._decode_update(self.store.load_update(number, client))
+        return self._decode_update(self.store.load_update(round_number, client))
 
     def note_energy(self, info: Info) -> None:
         """Take the energy of a client's training in the open round."""
         if info.joules is not None and info.round == self._opened:
             self.tally.spend(info.client, info.joules)
 
-    def _check_task(self, number: int, client: int, blob: bytes) -> None:
+    def _check_task(self, round_number: int, client: int, blob: bytes) -> None:
         try:
             meta = decode_meta(blob, UpdateMeta)
         except ProtocolError as error:
             raise StrayUpdateError(str(error)) from error
-        if (meta.run, meta.round, meta.client) != (self.store.run, number, client):
+        if (meta.run, meta.round, meta.client) != (self.store.run, round_number, client):
             raise StrayUpdateError("the update belongs to another client, round or run")
 
     def count(self, metrics: ClientMetrics) -> None:
@@ -213,20 +218,20 @@ class Aggregator:
             self._aggregate(close, seconds, whole)
         self._append(whole)
         self._recent.clear()
-        self.store.close_round(close.number)
+        self.store.close_round(close.round_number)
         return line
 
     def _aggregate(self, close: Close, seconds: float, line: Line) -> None:
-        updates = _Updates(self, close.number, close.used)
-        sent = self._sent(close.number)
+        updates = _Updates(self, close.round_number, close.used)
+        sent = self._sent(close.round_number)
         self._download = self._base = None  # memory for the sums
         began = time.monotonic()
         if close.used:
-            server = server_of(self.experiment, number=close.number, download=sent)
+            server = server_of(self.experiment, number=close.round_number, download=sent)
             self._state = self._algorithm.server_update(server, self._state, updates)
         metas = updates.metas
         record: Line = {
-            "round": close.number,
+            "round": close.round_number,
             "train_loss": mean_loss(metas),
             "updates": len(close.used),
             "clients": list(close.used),
@@ -243,8 +248,8 @@ class Aggregator:
         }
         self._meta = CheckpointMeta(
             run=self.store.run,
-            round=close.number,
-            accepted={**self._meta.accepted, **dict.fromkeys(close.used, close.number)},
+            round=close.round_number,
+            accepted={**self._meta.accepted, **dict.fromkeys(close.used, close.round_number)},
             record=record,
             previous=line,
         )
@@ -253,16 +258,16 @@ class Aggregator:
 
     def _append(self, whole: Line) -> None:
         """Write what is not yet there: the line of metrics, and the counts behind it."""
-        number = whole["round"]
+        round_number = whole["round"]
         line = {key: value for key, value in whole.items() if key != BY_CLIENT}
-        if number not in self._written:
+        if round_number not in self._written:
             self._metrics.append(line)
             self._flusher.add(self._metrics.path)
-            self._written.add(number)
-        if whole.get(BY_CLIENT) and number not in self._told:
-            self._clients.append({"round": number, "clients": whole[BY_CLIENT]})
+            self._written.add(round_number)
+        if whole.get(BY_CLIENT) and round_number not in self._told:
+            self._clients.append({"round": round_number, "clients": whole[BY_CLIENT]})
             self._flusher.add(self._clients.path)
-            self._told.add(number)
+            self._told.add(round_number)
 
     def finish(self) -> str:
         """Write the final model; returns its digest."""
@@ -300,9 +305,11 @@ def _outline(array: Array) -> Array:
 class _Updates(Sequence[Update]):
     """The updates of a round in ascending order of client id, loaded one at a time."""
 
-    def __init__(self, aggregator: Aggregator, number: int, clients: Sequence[int]) -> None:
+    def __init__(
+        self, aggregator: Aggregator, round_number: int, clients: Sequence[int]
+    ) -> None:
         self._aggregator = aggregator
-        self._number = number
+        self._number = round_number
         self._clients = sorted(clients)
         self._metas: dict[int, UpdateMeta] = {}
 

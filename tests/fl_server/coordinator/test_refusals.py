@@ -60,8 +60,8 @@ def test_messages_that_the_link_did_not_take_are_counted_once() -> None:
 
 def test_a_board_that_complains_without_end_is_not_written_down_without_end() -> None:
     refusals, told = make()
-    for number in range(1000):
-        refusals.problem("b1", f"trouble {number}")
+    for round_number in range(1000):
+        refusals.problem("b1", f"trouble {round_number}")
     refusals.problem("b2", "trouble")
     problems = [fact for fact in told.facts if fact["event"] == "problem"]
     assert 20 <= len(problems) < 30
