@@ -21,8 +21,8 @@ from common.data.samples import Samples
 from common.data.shards import load_shard
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
-from common.learning.training import use_one_thread
-from common.wire.codec import ModelMeta, encode_tensors
+from common.learning.device import use_one_thread
+from common.wire.tensors import ModelMeta, encode_tensors
 from common.worker.bench import Workbench
 from common.worker.orders import JobOrder
 

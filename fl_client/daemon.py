@@ -24,7 +24,7 @@ from common.errors import (
 from common.experiment.resolve import algorithm_of, keeps_state, participants_of
 from common.ids import show_ids
 from common.program.systemd import Notifier
-from common.wire.codec import cut
+from common.wire.chunks import cut
 from common.wire.drop_counter import DropCounter
 from common.wire.link import (
     Arrived,
@@ -401,7 +401,9 @@ class Daemon:
             store.prune(client, store.rounds(client) - {number})
             self._lost.append((client, number))
             return
-        for chunk in cut(blob, run=store.run, number=number, client=client, digest=digest):
+        for chunk in cut(
+            blob, run=store.run, round_number=number, client=client, digest=digest
+        ):
             yield packet(self._settings.federation, chunk)
 
 

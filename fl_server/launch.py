@@ -18,7 +18,7 @@ from common.access.address import Address
 from common.config import Experiment
 from common.data.datasets import require_dataset
 from common.data.shards import has_shards
-from common.disk.atomic import FolderLock
+from common.disk.lock import FolderLock
 from common.errors import ConfigError, FedbedError, StoreError, UsageError
 from common.experiment.resolve import participants_of
 from common.ids import check_name

@@ -31,17 +31,17 @@ from common.experiment.resolve import (
     user_model,
 )
 from common.learning.device import device
+from common.learning.evaluation import count_correct
 from common.learning.net import TorchNet
 from common.learning.networks import Network, extract, load
-from common.learning.training import count_correct
-from common.wire.codec import (
+from common.wire.messages import ClientMetrics, Count, Stage
+from common.wire.tensors import (
     ModelMeta,
     UpdateMeta,
     check_arrays,
     decode_tensors,
     encode_tensors,
 )
-from common.wire.messages import ClientMetrics, Count, Stage
 from common.worker.client import MEMORY, Progress, TorchClient
 from common.worker.orders import JobOrder
 from common.worker.snapshot_store import SnapshotStore

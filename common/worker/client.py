@@ -24,8 +24,9 @@ from common.data.rebalance_file import Rebalanced
 from common.data.samples import Samples
 from common.data.shards import Shard, load_rebalanced
 from common.learning.device import device
+from common.learning.evaluation import mean_loss
 from common.learning.optimizers import learning_rate
-from common.learning.training import Plan, mean_loss, train
+from common.learning.training import Plan, train
 from common.rng import generator
 
 MEMORY = "optimizer"  # the part of a client's state that its optimizers remember
@@ -130,7 +131,7 @@ class TorchClient:
             settings,
             generator(seed, purpose, self.round, self.number),
             Plan(tuple(only), epochs, steps, special or {}, loss, extra, after),
-            number=self.round,
+            round_number=self.round,
             memory=memory,
             progress=self._progress,
         )

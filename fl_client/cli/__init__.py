@@ -6,7 +6,7 @@ import signal
 
 import click
 
-from common.disk.atomic import FolderLock
+from common.disk.lock import FolderLock
 from common.program.cli import Commands, log_options, set_up_logging, version_option
 from common.program.malloc import keep_buffers
 from common.program.systemd import notifier_from

@@ -25,7 +25,7 @@ from common.disk.atomic import write_atomic
 from common.errors import StoreError
 from common.experiment.file import write_text
 from common.rng import generator
-from common.wire.codec import ModelMeta, decode_tensors, encode_tensors
+from common.wire.tensors import ModelMeta, decode_tensors, encode_tensors
 from fl_server.central.learner import Learner, rate_of
 from fl_server.run.first_model import starting_model
 from fl_server.run.journal import Journal, read_records

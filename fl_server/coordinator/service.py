@@ -20,7 +20,7 @@ from common.errors import (
     VersionError,
 )
 from common.ids import show_ids
-from common.wire.codec import cut
+from common.wire.chunks import cut
 from common.wire.link import (
     Arrived,
     Down,
@@ -167,7 +167,7 @@ class Coordinator:
     def _clear_weights(self) -> None:
         """Retained parts of a model that nobody needs any more would stay in the broker."""
         blob = self._aggregator.download(self._conductor.policy.rounds + 1)
-        for chunk in cut(blob, run=self._store.run, number=0, client=None):
+        for chunk in cut(blob, run=self._store.run, round_number=0, client=None):
             topic = weights_topic(self._federation, chunk.header.part)
             self._link.publish(Packet(topic, b"", retain=True))
         for topic in sorted(self._private_topics):
@@ -298,7 +298,7 @@ class Coordinator:
     def _packets(self, round_number: int, blob: bytes, client: int | None) -> Iterator[Packet]:
         """The parts of a download: of all clients, or of one."""
         run = self._store.run
-        for chunk in cut(blob, run=run, number=round_number, client=client, down=True):
+        for chunk in cut(blob, run=run, round_number=round_number, client=client, down=True):
             ready = packet(self._federation, chunk)
             if client is not None:
                 self._private_topics.add(ready.topic)

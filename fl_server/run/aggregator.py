@@ -24,16 +24,16 @@ from common.disk.flusher import Flusher
 from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.resolve import algorithm_of, server_of
 from common.wire.assembly import SMALL, Assembly
-from common.wire.codec import (
+from common.wire.chunks import blob_digest
+from common.wire.messages import ClientMetrics, Info
+from common.wire.tensors import (
     ModelMeta,
     UpdateMeta,
-    blob_digest,
     check_arrays,
     decode_meta,
     decode_tensors,
     encode_tensors,
 )
-from common.wire.messages import ClientMetrics, Info
 from fl_server.rounds.state import Close, Open
 from fl_server.run.first_model import starting_model
 from fl_server.run.journal import Journal, read_records

@@ -24,8 +24,10 @@ from common.config import Experiment
 from common.disk.atomic import disk_errors, remove_leftovers, write_atomic
 from common.errors import ProtocolError, StoreError, UsageError
 from common.experiment.file import load_experiment, write_text
-from common.wire.codec import blob_digest, decode_tensors, encode_tensors
+from common.wire.chunks import blob_digest
+from common.wire.json_codec import decodable
 from common.wire.messages import Ids, Natural, Text, Wire
+from common.wire.tensors import decode_tensors, encode_tensors
 from fl_server.rounds.state import Open
 
 FORMAT = 1
@@ -44,6 +46,7 @@ class RunRecord(Wire, frozen=True, kw_only=True):
     finished: bool
 
 
+@decodable
 class CheckpointMeta(Wire, frozen=True, kw_only=True):
     """What a checkpoint holds besides arrays.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from common.wire.codec import UpdateMeta
 from common.wire.messages import ClientMetrics, Count, Stage
+from common.wire.tensors import UpdateMeta
 
 NAMES: dict[Stage, str] = {"G": "accuracy_global", "L1": "accuracy_l1", "L2": "accuracy_l2"}
 PERSONAL: tuple[Stage, ...] = ("L1", "L2")

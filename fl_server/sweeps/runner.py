@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from common.access.address import Address
-from common.disk.atomic import FolderLock
+from common.disk.lock import FolderLock
 from common.errors import FedbedError, UsageError
 from common.experiment.resolve import participants_of
 from fl_server import launch

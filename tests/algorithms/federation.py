@@ -27,9 +27,10 @@ from common.data.array_files import write_arrays
 from common.data.samples import Samples
 from common.data.shards import shard_key, shard_path
 from common.experiment.resolve import first_model, server_of
-from common.learning.training import count_correct, use_one_thread
-from common.wire.codec import check_arrays
+from common.learning.device import use_one_thread
+from common.learning.evaluation import count_correct
 from common.wire.messages import Stage
+from common.wire.tensors import check_arrays
 from common.worker.bench import Workbench
 from common.worker.client import Progress, TorchClient
 from common.worker.snapshot_choice import base_snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.wire.codec import decode
+from common.wire.json_codec import decode
 from common.wire.messages import Connected, RoundLine, Telemetry
 from common.wire.presence import RECALL_SECONDS, Presence, first_claim
 from common.wire.topics import Packet

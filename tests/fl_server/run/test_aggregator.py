@@ -12,8 +12,8 @@ from common.arrays import Arrays, digest
 from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
-from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.wire.messages import ClientMetrics, Count, Info
+from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from fl_server.rounds.state import Close, Open
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.journal import read_records

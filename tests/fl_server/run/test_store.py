@@ -12,7 +12,8 @@ import pytest
 from common.arrays import digest
 from common.errors import StoreError, UsageError
 from common.experiment.file import parse_experiment
-from common.wire.codec import UpdateMeta, blob_digest, encode_tensors
+from common.wire.chunks import blob_digest
+from common.wire.tensors import UpdateMeta, encode_tensors
 from fl_server.rounds.state import Open
 from fl_server.run.store import CheckpointMeta, RunStore, create_run, free_name
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from common.wire.codec import UpdateMeta
 from common.wire.messages import ClientMetrics, Count, Stage
+from common.wire.tensors import UpdateMeta
 from fl_server.run.tally import Tally, mean_loss, share
 
 
