@@ -27,7 +27,7 @@ from common.access.address import Address, session_name
 from common.access.tls import why
 from common.wire.inbox import Inbox
 from common.wire.link import Arrived, Down, Happening, Posted, Refused, Session, Streamed, Up
-from common.wire.paho_client import disconnect, make_client, new_properties
+from common.wire.mqtt.client import disconnect, make_client, new_properties
 from common.wire.streams import Streams
 from common.wire.topics import QOS, Packet
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker.process import Broker
 from common.wire.link import Arrived
-from common.wire.mqtt_packets import PUBLISH, without_properties
+from common.wire.mqtt.packets import PUBLISH, without_properties
 from common.wire.topics import Packet
 from tests.broker.raw import (
     CONTENT_TYPE,

@@ -16,7 +16,7 @@ from paho.mqtt.properties import Properties
 
 from common.access.address import Address
 from common.access.tls import client_context
-from common.wire.mqtt_packets import CONNACK, without_properties
+from common.wire.mqtt.packets import CONNACK, without_properties
 
 RECONNECT_SECONDS = 1, 2  # first and longest pause
 MOST_UNACKNOWLEDGED = 100
