@@ -17,7 +17,7 @@ import numpy as np
 from common.config import DataSection, Experiment
 from common.data.array_files import read_arrays, write_arrays
 from common.data.assignment import Assignment, allot, union_of
-from common.data.datasets import Dataset, dataset_info, load_dataset
+from common.data.datasets import Dataset, Windows, dataset_info, load_dataset
 from common.data.partition import Indices
 from common.data.rebalance import Rebalance
 from common.data.rebalance_file import (
@@ -28,6 +28,7 @@ from common.data.rebalance_file import (
 )
 from common.data.samples import Samples
 from common.data.shard_file import Shard, read_shard, shard_path, write_shard
+from common.data.windows import Spans
 from common.errors import DataError
 
 FORMAT = 2  # counts up when the content of a shard changes for the same settings
