@@ -33,7 +33,7 @@ from fl_server.coordinator.arrivals import Arrivals
 from fl_server.coordinator.conductor import (
     Conductor,
     ForOwner,
-    Record,
+    StartRecord,
     policy_of,
     resume_state,
 )
@@ -91,7 +91,7 @@ class Coordinator:
         observe: facts.Observer,
         background: Background = in_thread,
         clock: Callable[[], float] = time.monotonic,
-        record: Callable[[object, object], Record] | None = None,
+        record: StartRecord | None = None,
     ) -> None:
         self._federation = federation
         self._store = store
@@ -115,7 +115,7 @@ class Coordinator:
             state,
             both(self._history.observe, observe),
             clock=clock,
-            record=record and record(policy, state),
+            record=record,
         )
         self._sender = Sender(link, federation, self._conductor, experiment)
         self._refusals = Refusals(
