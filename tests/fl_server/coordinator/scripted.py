@@ -161,7 +161,7 @@ class Stage:
     runs: Path
     broker: MemoryBroker = field(default_factory=MemoryBroker)
     boards: list[ScriptedBoard] = field(default_factory=list)
-    facts: list[facts.Fact] = field(default_factory=list)
+    reported: list[facts.Fact] = field(default_factory=list)
     _made: list[Coordinator] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -178,7 +178,7 @@ class Stage:
             RunStore(self.store.folder),
             link,
             federation="fl",
-            observe=self.facts.append,
+            observe=self.reported.append,
             background=lambda work: work(),
             clock=self.broker.clock,
         )
@@ -208,8 +208,8 @@ class Stage:
 
     def digest(self) -> str:
         """The digest of the final model, "" if the run was interrupted."""
-        found = [fact for fact in self.facts if isinstance(fact, facts.Finished)]
+        found = [fact for fact in self.reported if isinstance(fact, facts.Finished)]
         return found[-1].digest if found else ""
 
     def of(self, kind: type[facts.Base]) -> list[facts.Base]:
-        return [fact for fact in self.facts if isinstance(fact, kind)]
+        return [fact for fact in self.reported if isinstance(fact, kind)]

@@ -206,7 +206,7 @@ def test_every_fact_comes_from_the_deciding_thread(tmp_path: Path, undisturbed: 
 
     def observe(fact: facts.Fact) -> None:
         threads.add(threading.get_ident())
-        stage.facts.append(fact)
+        stage.reported.append(fact)
 
     coordinator = Coordinator(
         RunStore(stage.store.folder),
@@ -276,7 +276,7 @@ def test_a_resume_reads_every_update_of_the_open_round_once(
         patched.setattr(RunStore, "load_update", counted)
         again, _ = stage.coordinator()
     assert sorted(read) == [0, 1]
-    [_, started] = [fact for fact in stage.facts if isinstance(fact, facts.Started)]
+    [_, started] = [fact for fact in stage.reported if isinstance(fact, facts.Started)]
     assert started.safe == (0, 1)
     assert stage.play(again) == undisturbed
 
