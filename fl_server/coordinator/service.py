@@ -111,9 +111,8 @@ class Coordinator:
             starts=incarnation,
             what=f"run {store.folder.name}",
         )
-        self._presence = Presence(federation, claim)
         self._link = link
-        self._presence.use(link.publish)
+        self._presence = Presence(federation, claim, link.publish)
 
     def stop(self) -> None:
         """Ask the coordinator to stop; may be called from a signal handler."""
@@ -135,8 +134,8 @@ class Coordinator:
         finally:
             if finished:
                 self._clear_weights()
-            self._presence.recall(self._history.lines)
-            self._presence.say_farewell()
+            self._presence.publish_history(self._history.lines)
+            self._presence.publish_leaving()
             self._refusals.note_unheard(self._link.unheard())
             self._refusals.conclude()
             self._link.close(timeout=5.0, forget_session=finished)
@@ -155,7 +154,7 @@ class Coordinator:
             now = time.monotonic()
             if now - ticked >= TICK_SECONDS:
                 ticked = now
-                self._presence.recall(self._history.lines)
+                self._presence.publish_history(self._history.lines)
                 if self._presence.tick():
                     self._begin()
                 self._feed(Tick(now))
@@ -207,7 +206,7 @@ class Coordinator:
 
     def _hear(self, arrived: Arrived, now: float) -> None:
         if not arrived.payload:
-            self._presence.hear_cleared(arrived.topic)
+            self._presence.cleared(arrived.topic)
             return
         size = len(arrived.payload)
         try:
@@ -219,7 +218,7 @@ class Coordinator:
             self._refusals.drop(arrived.topic, size, str(error))
             return
         if isinstance(message, Connected):
-            if self._presence.hear(message, stored=arrived.retained):
+            if self._presence.received(message, stored=arrived.retained):
                 self._begin()
             if message.board != COORDINATOR:
                 self._meet(message, now)
