@@ -15,11 +15,12 @@ from pathlib import Path
 
 from common.access.address import Address
 from common.errors import ProtocolError
-from common.wire.codec import ModelMeta, UpdateMeta, cut, decode_tensors, encode_tensors
+from common.wire.chunks import cut
 from common.wire.link import Arrived, Session, Up
 from common.wire.messages import Chunk, ClientMetrics, Connected, Count, CurrentRound, Selected
 from common.wire.paho_link import PahoLink
 from common.wire.presence import Presence, first_claim
+from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.wire.topics import Packet, board_subscriptions, connected_topic, packet, unpack
 from fl_client.agent.duties import UNCONFIRMED_BYTES
 from fl_client.downloads import Downloads
@@ -128,7 +129,7 @@ class LightBoard:
             loss=0.0,
         )
         blob = encode_tensors(decode_tensors(data, ModelMeta)[0], meta)
-        for chunk in cut(blob, run=run, number=number, client=client):
+        for chunk in cut(blob, run=run, round_number=number, client=client):
             yield packet("fl", chunk)
 
 

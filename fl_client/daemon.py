@@ -135,7 +135,7 @@ class Daemon:
         self._gauges.start()
         self._notifier.ready("waiting for the broker")
         try:
-            while self.step():
+            while self.advance():
                 pass
         finally:
             self.close()
@@ -154,7 +154,7 @@ class Daemon:
         if self._recorder is not None:
             self._recorder.close()
 
-    def step(self) -> bool:
+    def advance(self) -> bool:
         """Handle the next thing that happens, and what is due; False if it was a `stop`."""
         happening = self._link.receive(TICK_SECONDS)
         self._notifier.beat(self._clock())

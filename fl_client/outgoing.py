@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from common.errors import StoreError
-from common.wire.codec import cut
+from common.wire.chunks import cut
 from common.wire.topics import Packet, packet
 from common.worker.snapshot_store import SnapshotStore
 
@@ -42,6 +42,6 @@ class Outgoing:
             self.lost.append(update)
             return
         for chunk in cut(
-            blob, run=store.run, number=round_number, client=client_id, digest=digest
+            blob, run=store.run, round_number=round_number, client=client_id, digest=digest
         ):
             yield packet(self._federation, chunk)

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from common.errors import ProtocolError
-from common.wire.codec import decode, decode_chunk, encode, encode_chunk
+from common.wire.chunks import decode_chunk, encode_chunk
+from common.wire.json_codec import decode, encode
 from common.wire.messages import (
     Chunk,
     ClientMetrics,

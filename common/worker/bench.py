@@ -19,7 +19,8 @@ from common.algorithms.base import (
 from common.arrays import Array, Arrays, parts
 from common.config import Experiment
 from common.data.samples import Samples
-from common.data.shards import Shard, ensure_shards, load_shard, shard_path
+from common.data.shard_file import Shard
+from common.data.shards import ShardSet
 from common.disk.flusher import Flusher
 from common.experiment.resolve import (
     algorithm_of,
@@ -31,17 +32,17 @@ from common.experiment.resolve import (
     user_model,
 )
 from common.learning.device import device
+from common.learning.evaluation import count_correct
 from common.learning.net import TorchNet
 from common.learning.networks import Network, extract, load
-from common.learning.training import count_correct
-from common.wire.codec import (
+from common.wire.messages import ClientMetrics, Count, Stage
+from common.wire.tensors import (
     ModelMeta,
     UpdateMeta,
     check_arrays,
     decode_tensors,
     encode_tensors,
 )
-from common.wire.messages import ClientMetrics, Count, Stage
 from common.worker.client import MEMORY, Progress, TorchClient
 from common.worker.orders import JobOrder
 from common.worker.snapshot_store import SnapshotStore
@@ -79,14 +80,7 @@ class Workbench:
         self._steps = SnapshotStore(steps, run)
         self._keeps_state = keeps_state(experiment)
         self._flusher = Flusher()
-        self.shards = ensure_shards(
-            shards,
-            experiment.data,
-            experiment.experiment.seed,
-            clients,
-            union=experiment.evaluation.union_samples,
-            rebalance=self.algorithm.rebalance,
-        )
+        self.shards = ShardSet(shards, experiment, self.algorithm.rebalance).ensure(clients)
         self._kept: dict[int, Shard] = {}  # used last, last
         self._download: tuple[Path, Arrays] | None = None
         self._loaded: Arrays | None = None
@@ -193,12 +187,12 @@ class Workbench:
     def _shard(self, client: int) -> Shard:
         shard = self._kept.pop(client, None)
         if shard is None:
-            size = shard_path(self.shards, client).stat().st_size
+            size = self.shards.path(client).stat().st_size
             while (
                 self._kept and size + sum(s.nbytes for s in self._kept.values()) > SHARD_BYTES
             ):
                 del self._kept[next(iter(self._kept))]
-            shard = load_shard(self.shards, client)
+            shard = self.shards.load(client)
         self._kept[client] = shard
         return shard
 

@@ -22,10 +22,11 @@ from common.arrays import Array, Arrays, from_under, under
 from common.config import TrainingSection
 from common.data.rebalance_file import Rebalanced
 from common.data.samples import Samples
-from common.data.shards import Shard, load_rebalanced
+from common.data.shard_file import Shard
 from common.learning.device import device
+from common.learning.evaluation import mean_loss
 from common.learning.optimizers import learning_rate
-from common.learning.training import Plan, mean_loss, train
+from common.learning.training import Plan, train
 from common.rng import generator
 
 MEMORY = "optimizer"  # the part of a client's state that its optimizers remember
@@ -88,13 +89,8 @@ class TorchClient:
     @property
     def rebalanced(self) -> Rebalanced:
         """The samples that the algorithm's `rebalance` asks for."""
-        assert self._bench.algorithm.rebalance is not None, (
-            "the algorithm asks for no such data"
-        )
         if self._rebalanced is None:
-            self._rebalanced = load_rebalanced(
-                self._bench.shards, self.number, self._bench.algorithm.rebalance
-            )
+            self._rebalanced = self._bench.shards.load_rebalanced(self.number)
         return self._rebalanced
 
     def rng(self, purpose: str) -> np.random.Generator:
@@ -130,7 +126,7 @@ class TorchClient:
             settings,
             generator(seed, purpose, self.round, self.number),
             Plan(tuple(only), epochs, steps, special or {}, loss, extra, after),
-            number=self.round,
+            round_number=self.round,
             memory=memory,
             progress=self._progress,
         )

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from common.errors import FedbedError
-from common.learning.training import use_one_thread
+from common.learning.device import use_one_thread
 from common.worker.bench import Workbench
 from common.worker.orders import (
     AbandonedError,

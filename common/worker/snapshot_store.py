@@ -16,15 +16,17 @@ import msgspec
 from common.arrays import Array, Arrays
 from common.disk.atomic import disk_errors, remove_leftovers, write_atomic
 from common.errors import ProtocolError, StoreError
-from common.wire.codec import blob_digest, decode_tensors, encode_tensors
+from common.wire.chunks import blob_digest
+from common.wire.json_codec import decodable, decoder
 from common.wire.messages import Count, Natural, Text, Wire
-from common.wire.typed import decoder
+from common.wire.tensors import decode_tensors, encode_tensors
 
 MAX_RECORD = 64 * 1024
 
 log = logging.getLogger(__name__)
 
 
+@decodable
 class SnapshotRecord(Wire, frozen=True, kw_only=True):
     """What a step consists of."""
 
@@ -39,6 +41,7 @@ class SnapshotRecord(Wire, frozen=True, kw_only=True):
     union: Count | None = None
 
 
+@decodable
 class _StateMeta(Wire, frozen=True, kw_only=True):
     run: Text
     round: Natural

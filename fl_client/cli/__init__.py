@@ -8,7 +8,7 @@ import signal
 import click
 
 from common.access.address import Address, probe
-from common.disk.atomic import FolderLock
+from common.disk.lock import FolderLock
 from common.errors import BrokerError
 from common.program.cli import Commands, log_options, set_up_logging, version_option
 from common.program.malloc import keep_buffers

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from common.algorithms.base import Algorithm, Client, Trained, Update, update_of
-from common.arrays import Array, Arrays, digest
+from common.arrays import Arrays, digest
 from common.config import (
     AlgorithmSection,
     DataSection,
@@ -23,13 +23,14 @@ from common.config import (
     SelectionSection,
     TrainingSection,
 )
-from common.data.array_files import write_arrays
 from common.data.samples import Samples
-from common.data.shards import shard_key, shard_path
+from common.data.shard_file import Shard, write_shard
+from common.data.shards import ShardSet
 from common.experiment.resolve import first_model, server_of
-from common.learning.training import count_correct, use_one_thread
-from common.wire.codec import check_arrays
+from common.learning.device import use_one_thread
+from common.learning.evaluation import count_correct
 from common.wire.messages import Stage
+from common.wire.tensors import check_arrays
 from common.worker.bench import Workbench
 from common.worker.client import Progress, TorchClient
 from common.worker.snapshot_choice import base_snapshot
@@ -256,18 +257,11 @@ class Federation:
 
 def write_shards(folder: Path, experiment: Experiment, clients: Sequence[Samples]) -> None:
     """Put hand-made samples where a client looks for its own; all of them test, too."""
-    place = folder / "shards" / shard_key(experiment.data, experiment.experiment.seed)
+    shards = ShardSet(folder / "shards", experiment)
     sizes = np.array([len(own) for own in clients], np.int64)
     for client, own in enumerate(clients):
-        arrays: dict[str, Array] = {
-            "train.images": own.images,
-            "train.labels": own.labels,
-            "test.images": own.images,
-            "test.labels": own.labels,
-            "counts": np.bincount(own.labels, minlength=CLASSES).astype(np.int64),
-            "sizes": sizes,
-        }
-        write_arrays(shard_path(place, client), arrays)
+        counts = np.bincount(own.labels, minlength=CLASSES)
+        write_shard(shards.path(client), Shard(own, own, counts, sizes, None))
 
 
 def close(one: Arrays, other: Arrays, tolerance: float = 1e-6) -> bool:

@@ -15,7 +15,7 @@ from common.arrays import Array, Arrays, digest, part_of
 from common.errors import ProtocolError
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
-from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
+from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from fl_server.coordinator.simulate import Simulation
 from fl_server.rounds.state import Close, Open
 from fl_server.run.aggregator import Aggregator

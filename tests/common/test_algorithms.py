@@ -29,7 +29,7 @@ from common.data.rebalance_file import Rebalanced
 from common.data.samples import Samples
 from common.errors import ConfigError
 from common.rng import generator
-from common.wire.codec import ModelMeta, decode_tensors, encode_tensors
+from common.wire.tensors import ModelMeta, decode_tensors, encode_tensors
 
 SERVER = Server(
     clients=2, participants=2, classes=2, round=1, rng=lambda purpose: generator(1, purpose)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from common.wire.codec import decode
+from common.wire.json_codec import decode
 from common.wire.messages import Connected, RoundLine, Telemetry
 from common.wire.presence import HISTORY_SECONDS, Presence, first_claim
 from common.wire.topics import Packet

@@ -10,7 +10,7 @@ import torch
 from common.arrays import Arrays, digest
 from common.config import DataSection, Experiment, ModelSection, TrainingSection
 from common.experiment.resolve import first_model
-from common.wire.codec import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
+from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.worker.bench import Workbench
 from common.worker.orders import JobOrder
 from common.worker.snapshot_store import SnapshotStore

@@ -19,7 +19,8 @@ import pytest
 from common.config import DataSection, Experiment, ModelSection, TrainingSection
 from common.disk.atomic import write_atomic
 from common.experiment.resolve import first_model
-from common.wire.codec import ModelMeta, UpdateMeta, blob_digest, decode_tensors, encode_tensors
+from common.wire.chunks import blob_digest
+from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.worker.orders import (
     EpochDone,
     JobDone,
