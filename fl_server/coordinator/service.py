@@ -130,8 +130,7 @@ class Coordinator:
             starts=incarnation,
             what=f"run {store.folder.name}",
         )
-        self._presence = Presence(federation, claim, clock)
-        self._presence.use(link.publish)
+        self._presence = Presence(federation, claim, link.publish, clock)
         self._arrivals = Arrivals(
             federation, self.conductor, self._presence, self._refusals, self._uploads
         )
@@ -184,15 +183,15 @@ class Coordinator:
         """Leave the broker and close the files; a run that has not ended can be resumed."""
         if self.finished:
             self._sender.clear_weights()
-        self._presence.recall(self._history.lines)
-        self._presence.say_farewell()
+        self._presence.publish_history(self._history.lines)
+        self._presence.publish_leaving()
         self._refusals.note_unheard(self._link.unheard())
         self._refusals.conclude()
         self._link.close(timeout=5.0, forget_session=self.finished)
         self._aggregator.close()
 
     def _tick(self, now: float) -> None:
-        self._presence.recall(self._history.lines)
+        self._presence.publish_history(self._history.lines)
         self._presence.tick()
         self._begin_if_settled()
         self._feed(Tick(now))
