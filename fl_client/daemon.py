@@ -364,7 +364,7 @@ class Daemon:
                 run=detail.run,
                 experiment=experiment,
                 shards=str(self._settings.state / "shards"),
-                steps=str(folder),
+                snapshots=str(folder),
                 clients=tuple(mine),
             )
         )

@@ -103,7 +103,7 @@ def fedreg(
         )
 
     def both_phases(
-        client: Client, model: LocalModel, epochs: int | None, turn: str
+        client: Client, model: LocalModel, epochs: int | None, suffix: str
     ) -> LocalModel:
         if not skip_phase1:
             done = client.train(
@@ -111,7 +111,7 @@ def fedreg(
                 only=first_parts,
                 epochs=epochs,
                 loss=None if single_head else sum_of_heads,
-                purpose=f"shuffle{turn}",
+                purpose=f"shuffle{suffix}",
             )
             model = LocalModel(done.arrays, done.loss, model.steps + done.steps)
         done = client.train(
@@ -119,7 +119,7 @@ def fedreg(
             only=MODEL,
             epochs=epochs,
             samples=client.rebalanced.samples if has_set else None,
-            purpose=f"rebalanced{turn}",
+            purpose=f"rebalanced{suffix}",
         )
         return LocalModel(done.arrays, done.loss, model.steps + done.steps)
 

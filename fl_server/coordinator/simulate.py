@@ -90,7 +90,7 @@ class Simulation:
                     run=self._store.run,
                     experiment=self._experiment,
                     shards=str(self._shards),
-                    steps=str(self._steps.folder),
+                    snapshots=str(self._steps.folder),
                     clients=self._conductor.policy.participants,
                 )
             )

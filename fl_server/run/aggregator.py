@@ -124,7 +124,7 @@ class Aggregator:
         """What one selected client gets in a round besides, if the algorithm has that."""
         if self._algorithm.private is None:
             return None
-        server = server_of(self.experiment, number=number, download=self._sent(number))
+        server = server_of(self.experiment, round_number=number, download=self._sent(number))
         arrays = self._algorithm.private(server, self._state, client)
         meta = ModelMeta(run=self.store.run, round=number)
         return encode_tensors(arrays, meta, self.experiment.communication.encoding)
@@ -222,7 +222,7 @@ class Aggregator:
         self._download = self._base = None  # memory for the sums
         began = time.monotonic()
         if close.used:
-            server = server_of(self.experiment, number=close.number, download=sent)
+            server = server_of(self.experiment, round_number=close.number, download=sent)
             self._state = self._algorithm.server_update(server, self._state, updates)
         metas = updates.metas
         record: Line = {
