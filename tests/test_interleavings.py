@@ -73,7 +73,7 @@ def check_that_it_ends(setup: Setup, story: bytes, gone: int | None) -> None:
         world.boards[gone % len(world.boards)].die_for_good()
     world.settle(SECONDS)
     outcome = world.outcome()
-    numbers = [number for number, _, _ in outcome.aggregated]
+    numbers = [round_number for round_number, _, _ in outcome.aggregated]
     assert numbers == list(range(1, len(numbers) + 1))
     for _, used, _ in outcome.aggregated:
         assert len(used) >= least_updates(setup)
@@ -162,11 +162,13 @@ def test_a_broker_killed_at_any_moment_changes_nothing(forget: bool) -> None:
 
 def test_an_undisturbed_run_aggregates_every_round_once_with_everybody() -> None:
     outcome = undisturbed(Setup())
-    assert [(number, used) for number, used, _ in outcome.aggregated] == [
+    assert [(round_number, used) for round_number, used, _ in outcome.aggregated] == [
         (1, (0, 1, 2, 3)),
         (2, (0, 1, 2, 3)),
     ]
-    assert {number: [c for c, _ in line] for number, line in outcome.lines.items()} == {
+    assert {
+        round_number: [c for c, _ in line] for round_number, line in outcome.lines.items()
+    } == {
         0: [0, 1, 2, 3],
         1: [0, 1, 2, 3],
         2: [0, 1, 2, 3],

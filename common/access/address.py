@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import ssl
 import threading
@@ -24,6 +25,17 @@ class Address:
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+def session_name(address: Address, client_id: str) -> str:
+    """The MQTT client id: for an account, one that other accounts cannot guess.
+
+    A client that connects with the id of another disconnects it.
+    """
+    if address.password is None:
+        return client_id
+    secret = address.password.encode()[:64]
+    return f"{client_id}-{hashlib.blake2b(client_id.encode(), key=secret).hexdigest()[:16]}"
 
 
 def probe(address: Address, timeout: float = 5.0, *, patience: float = 0.0) -> None:

@@ -128,6 +128,7 @@ class Client(Protocol):
         extra: Extra | None = None,
         after: After | None = None,
         purpose: str = "shuffle",
+        phase: str | None = None,
     ) -> LocalModel:
         """Train copies of the arrays whose part is in `only`; all others stay as they are.
 
@@ -135,7 +136,9 @@ class Client(Protocol):
         the epochs or steps of the settings. `special` has settings for single parts.
         `loss(net, inputs, labels)` is another loss (None: skip the batch); `extra(parameters)`
         gives terms to add to the gradients, before momentum; `after(parameters, gradients)`
-        is called after every step; `purpose` names the randomness of the shuffles.
+        is called after every step; `purpose` names the randomness of the shuffles. The
+        optimizer starts anew (see `training.optimizer_state`), but continues where the last
+        training of the same `phase` in this job ended, if there was one.
         """
 
     def tensors(self, arrays: Arrays) -> Mapping[str, Tensor]:

@@ -1,7 +1,9 @@
-"""What FedPer and FedRep have in common: a shared base, and a head that each client keeps.
+"""What algorithms with heads of the clients' own have in common.
 
 The server's state has, under `initial`, the very first head: a client that was never selected
-still has that one, whatever the others have learnt. The averaged head is only measured (G).
+still has that one, whatever the others have learnt. In FedPer and FedRep all clients share the
+base and each keeps its head; the averaged head is only measured (G). FedRoD and FedReG have
+a shared head and, as `personal`, one of each client's own.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from common.algorithms.base import (
     model_of,
     update_of,
 )
-from common.arrays import Array, Arrays, from_under, parts, under
+from common.arrays import Array, Arrays, from_under, parts, renamed, under
 from common.wire.messages import Stage
 
 Upload: TypeAlias = Annotated[
@@ -30,6 +32,15 @@ Upload: TypeAlias = Annotated[
     Meta(
         description='"full": clients also send their heads, so that the global model can be '
         'tested; "shared": only the base, and there is no global accuracy.'
+    ),
+]
+
+FirstHead: TypeAlias = Annotated[
+    Literal["initial", "current"],
+    Meta(
+        description="What a client's own head starts from when the client is first selected: "
+        '"initial" (thesis), the head of the very first model, which then travels with every '
+        'download; "current", the global head of that round.'
     ),
 ]
 
@@ -42,6 +53,12 @@ def with_first_head(_server: Server, model: Arrays) -> Arrays:
 def first_head(_client: Client, download: Arrays) -> Arrays:
     """A client's first state: the very first head."""
     return from_under("initial", download)
+
+
+def personal_head(which: FirstHead, download: Arrays) -> dict[str, Array]:
+    """A client's first state where it has a head of its own beside the shared one."""
+    source = from_under("initial", download) if which == "initial" else download
+    return renamed(source, "head", "personal")
 
 
 def own_model(state: Arrays, download: Arrays) -> dict[str, Array]:

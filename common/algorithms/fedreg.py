@@ -23,9 +23,11 @@ from common.algorithms.base import (
     Predictor,
     Trained,
     model_of,
+    start_from,
 )
+from common.algorithms.decoupled import FirstHead, new_state, personal_head, with_first_head
 from common.algorithms.fedrod import both_heads
-from common.arrays import Arrays, parts, renamed
+from common.arrays import Arrays, parts
 from common.data.rebalance import Rebalance
 from common.wire.messages import Stage
 
@@ -43,7 +45,7 @@ def fedreg(
         ),
     ] = "client",
     statistic: Annotated[
-        Literal["mean", "median", "max", "secmin", "number"],
+        Literal["mean", "median", "max", "min", "secmin", "number"],
         Meta(description="Which statistic of those counts; secmin is the second smallest."),
     ] = "mean",
     number: Annotated[
@@ -75,14 +77,16 @@ def fedreg(
         bool,
         Meta(description="One epoch of each phase in turn instead of all of the first first."),
     ] = False,
+    first_head: FirstHead = "initial",
 ) -> Algorithm:
     """A head of its own for each client, and a shared one that learns from balanced classes."""
     own = () if single_head else ("personal",)
     first_parts = ("base", *(("head",) if update_h1_phase1 or single_head else ()), *own)
     has_set = phase2_data == "rebalanced"
+    sends_first = first_head == "initial" and not single_head
 
     def client_init(_client: Client, download: Arrays) -> Arrays:
-        return {} if single_head else renamed(download, "head", "personal")
+        return {} if single_head else personal_head(first_head, download)
 
     def client_update(client: Client, state: Arrays, download: Arrays) -> Trained:
         model = LocalModel({**model_of(download), **state}, 0.0, 0)
@@ -112,6 +116,7 @@ def fedreg(
                 epochs=epochs,
                 loss=None if single_head else sum_of_heads,
                 purpose=f"shuffle{suffix}",
+                phase="shuffle",
             )
             model = LocalModel(done.arrays, done.loss, model.steps + done.steps)
         done = client.train(
@@ -120,6 +125,7 @@ def fedreg(
             epochs=epochs,
             samples=client.rebalanced.samples if has_set else None,
             purpose=f"rebalanced{suffix}",
+            phase="rebalanced",
         )
         return LocalModel(done.arrays, done.loss, model.steps + done.steps)
 
@@ -127,12 +133,15 @@ def fedreg(
         return client.predictor(arrays, None if single_head else both_heads)
 
     def stages(client: Client, state: Arrays, download: Arrays) -> Mapping[Stage, Predictor]:
-        return {"G": client.predictor(download), "L1": own_model(client, {**download, **state})}
+        shared = model_of(download)
+        return {"G": client.predictor(shared), "L1": own_model(client, {**shared, **state})}
 
     return Algorithm(
         name="fedreg",
+        server_init=with_first_head if sends_first else start_from,
         client_init=client_init,
         client_update=client_update,
+        server_update=new_state,
         stages=stages,
         copies={"personal": "head"},
         rebalance=Rebalance(

@@ -16,20 +16,22 @@ from common.algorithms.base import (
     Trained,
     Weighting,
     model_of,
+    start_from,
     update_of,
 )
-from common.arrays import Arrays, parts, renamed
+from common.algorithms.decoupled import FirstHead, new_state, personal_head, with_first_head
+from common.arrays import Arrays, parts
 from common.wire.messages import Stage
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-def fedrod(*, weighting: Weighting = "samples") -> Algorithm:
+def fedrod(*, first_head: FirstHead = "initial", weighting: Weighting = "samples") -> Algorithm:
     """The shared head learns by balanced softmax; personal logits are added to its own."""
 
     def client_init(_client: Client, download: Arrays) -> Arrays:
-        return renamed(download, "head", "personal")
+        return personal_head(first_head, download)
 
     def client_update(client: Client, state: Arrays, download: Arrays) -> Trained:
         from torch.nn import functional  # only training processes have torch
@@ -52,13 +54,16 @@ def fedrod(*, weighting: Weighting = "samples") -> Algorithm:
         return update_of(client, model, weighting, state=kept, personal=personal)
 
     def stages(client: Client, state: Arrays, download: Arrays) -> Mapping[Stage, Predictor]:
-        own = client.predictor({**download, **state}, both_heads)
-        return {"G": client.predictor(download), "L1": own}
+        shared = model_of(download)
+        own = client.predictor({**shared, **state}, both_heads)
+        return {"G": client.predictor(shared), "L1": own}
 
     return Algorithm(
         name="fedrod",
+        server_init=with_first_head if first_head == "initial" else start_from,
         client_init=client_init,
         client_update=client_update,
+        server_update=new_state,
         stages=stages,
         copies={"personal": "head"},
     )

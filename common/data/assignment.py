@@ -13,6 +13,7 @@ import numpy as np
 from common.config import DataSection
 from common.data.partition import Indices, partition, split, split_by_class
 from common.data.samples import Labels
+from common.data.windows import Spans, sides, split_apart
 from common.errors import ConfigError, DataError
 from common.rng import generator
 
@@ -40,13 +41,15 @@ def allot(
     official: int,
     seed: int,
     natural: Indices | None = None,
+    spans: Spans | None = None,
 ) -> Assignment:
     """The samples of every client; the first `official` are the dataset's training part.
 
-    `natural` tells the dataset's own clients apart, as in `partition`.
+    `natural` tells the dataset's own clients apart, as in `partition`. Where samples are
+    windows of a text, `spans`, no answer of a pool's test is in anybody's training windows.
     """
     if data.test == "pool":
-        train, test = _pool(data, labels, seed, natural)
+        train, test = _pool(data, labels, seed, natural, spans)
     else:
         train = tuple(partition(data, labels[:official], seed, natural))
         if data.test == "official":
@@ -77,9 +80,15 @@ def rounded_shares(weights: Indices, total: int) -> Indices:
 
 
 def _pool(
-    data: DataSection, labels: Labels, seed: int, natural: Indices | None
+    data: DataSection,
+    labels: Labels,
+    seed: int,
+    natural: Indices | None,
+    spans: Spans | None,
 ) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
     """Both parts of the dataset in one pool, and a split of each client's share of it."""
+    if spans is not None:
+        return _pool_of_windows(data, labels, seed, natural, spans)
     train, test = [], []
     for client, part in enumerate(partition(data, labels, seed, natural)):
         rng = generator(seed, "split", client)
@@ -90,6 +99,41 @@ def _pool(
         train.append(ours)
         test.append(theirs)
     return tuple(train), tuple(test)
+
+
+def _pool_of_windows(
+    data: DataSection, labels: Labels, seed: int, natural: Indices | None, spans: Spans
+) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
+    """Windows to train and to test that do not overlap, whoever has them.
+
+    A natural client's run of windows is split as LEAF does it. For all other partitions every
+    natural client's text is split before its windows are dealt out, and what a client got of
+    either part stays in it.
+    """
+    if data.stratify:
+        raise ConfigError(
+            f"data.stratify is true, but samples of {data.dataset!r} are windows of a text, "
+            "which are split by their places; expected false"
+        )
+    if data.partition == "natural":
+        runs = partition(data, labels, seed, natural, spans)
+        halves = [split_apart(run, data.train_ratio, spans) for run in runs]
+    else:
+        bounds = np.array([0, len(labels)]) if natural is None else natural
+        training, testing = sides(bounds, data.train_ratio, spans)
+        usable = np.sort(np.concatenate([training, testing]))
+        trains = np.zeros(len(labels), np.bool_)
+        trains[training] = True
+        parts = [usable[part] for part in partition(data, labels[usable], seed)]
+        halves = [(part[trains[part]], part[~trains[part]]) for part in parts]
+    for client, half in enumerate(halves):
+        if not all(map(len, half)):
+            raise DataError(
+                f"client {client} has {len(half[0])} windows to train and {len(half[1])} to "
+                "test; expected some of both: more samples for each client"
+            )
+    train, test = zip(*halves, strict=True)
+    return train, test
 
 
 def _dealt(data: DataSection, indices: Indices, seed: int) -> tuple[Indices, ...]:

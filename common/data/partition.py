@@ -7,6 +7,7 @@ a client gets is in `skews.py`.
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from common.config import DataSection
 from common.data.skews import RECIPES, SMALLEST, smallest_of
+from common.data.windows import Spans, can_be_split
 from common.errors import ConfigError, DataError
 from common.rng import generator
 
@@ -29,12 +31,15 @@ def partition(
     labels: npt.NDArray[np.int64],
     seed: int,
     natural: Indices | None = None,
+    spans: Spans | None = None,
 ) -> list[Indices]:
     """The samples of each client, ascending; no sample belongs to two clients.
 
     Every sample belongs to one, but for three things: what "classes" cannot divide equally,
     the clients that "natural" does not choose, and what is beyond `max_samples` is left over.
     `natural` says where the samples of each natural client begin, and ends with their number.
+    Of natural clients whose samples are windows of a text, `spans`, each keeps a run of them,
+    long enough to be split.
     """
     smallest = smallest_of(data)
     if data.clients * smallest > len(labels):
@@ -44,12 +49,12 @@ def partition(
         )
     rng = generator(seed, "partition")
     if data.partition == "natural":
-        parts = _natural_parts(data, natural, rng)
+        parts = _natural_parts(data, natural, seed, spans)
     elif data.partition == "iid":
         parts = _grouped(_equal_owners(data.clients, len(labels), rng), data.clients)
     else:
         parts = _grouped(_skewed_owners(data, labels, rng), data.clients)
-    if data.max_samples:
+    if data.max_samples and (data.partition != "natural" or spans is None):
         parts = [
             _at_most(part, data.max_samples, generator(seed, "max_samples", client))
             for client, part in enumerate(parts)
@@ -109,20 +114,45 @@ def _grouped(owners: Indices, clients: int) -> list[Indices]:
 
 
 def _natural_parts(
-    data: DataSection, natural: Indices | None, rng: np.random.Generator
+    data: DataSection, natural: Indices | None, seed: int, spans: Spans | None
 ) -> list[Indices]:
     """The samples of as many natural clients as are wanted, drawn from those large enough."""
     if natural is None:
         raise no_natural_clients(data.dataset)
-    enough = np.flatnonzero(np.diff(natural) >= data.min_size)
+    all_of = [np.arange(begin, end) for begin, end in pairwise(natural)]
+    needs = f"data.min_size = {data.min_size} samples"
+    if spans is not None:
+        limit = f" (data.max_samples = {data.max_samples})" if data.max_samples else ""
+        needs += f", and windows to test behind all that overlap those to train{limit}"
+        all_of = [
+            _run_of(run, data.max_samples, generator(seed, "max_samples", role))
+            for role, run in enumerate(all_of)
+        ]
+    enough = np.array(
+        [
+            role
+            for role, run in enumerate(all_of)
+            if natural[role + 1] - natural[role] >= data.min_size
+            and (spans is None or can_be_split(run, data.train_ratio, spans))
+        ],
+        np.int64,
+    )
     if data.clients > len(enough):
         raise ConfigError(
             f"data.clients is {data.clients}; expected at most {len(enough)}, as no more of "
-            f"the {len(natural) - 1} natural clients of {data.dataset!r} have "
-            f"data.min_size = {data.min_size} samples"
+            f"the {len(natural) - 1} natural clients of {data.dataset!r} have {needs}"
         )
+    rng = generator(seed, "partition")
     chosen = np.sort(rng.choice(enough, data.clients, replace=False))
-    return [np.arange(natural[one], natural[one + 1]) for one in chosen]
+    return [all_of[role] for role in chosen]
+
+
+def _run_of(part: Indices, most: int, rng: np.random.Generator) -> Indices:
+    """Neighbouring samples, from a random place on, if a client may have only so many."""
+    if not most or len(part) <= most:
+        return part
+    begin = int(rng.integers(len(part) - most + 1))
+    return part[begin : begin + most]
 
 
 def _at_most(part: Indices, most: int, rng: np.random.Generator) -> Indices:

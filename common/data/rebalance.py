@@ -17,7 +17,7 @@ from common.errors import ConfigError
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 Scope: TypeAlias = Literal["client", "all"]
-Statistic: TypeAlias = Literal["mean", "median", "max", "secmin", "number"]
+Statistic: TypeAlias = Literal["mean", "median", "max", "min", "secmin", "number"]
 Augmentation: TypeAlias = Literal["five_step", "autoaugment", "duplicate"]
 
 MANY_TIMES = 10  # a rebalanced set that is so much larger than the original deserves a warning
@@ -72,6 +72,8 @@ def _statistic(name: Statistic, values: Counts) -> float:
             return float(np.median(values))
         case "max":
             return float(values.max())
+        case "min":
+            return float(values.min())
         case _:  # the second smallest, of one value that one
             return float(np.sort(values)[:2][-1])
 

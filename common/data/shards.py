@@ -17,7 +17,7 @@ import numpy as np
 from common.config import DataSection, Experiment
 from common.data.array_files import read_arrays, write_arrays
 from common.data.assignment import Assignment, allot, union_of
-from common.data.datasets import Dataset, dataset_info, load_dataset
+from common.data.datasets import Dataset, Windows, dataset_info, load_dataset
 from common.data.partition import Indices
 from common.data.rebalance import Rebalance
 from common.data.rebalance_file import (
@@ -28,6 +28,7 @@ from common.data.rebalance_file import (
 )
 from common.data.samples import Samples
 from common.data.shard_file import Shard, read_shard, shard_path, write_shard
+from common.data.windows import Spans
 from common.errors import DataError
 
 FORMAT = 2  # counts up when the content of a shard changes for the same settings
@@ -163,6 +164,7 @@ class ShardSet:
 
 def assignment_of(data: DataSection, dataset: Dataset, seed: int) -> Assignment:
     """Which samples of the dataset each client has."""
+    images = dataset.images
     return allot(
         data,
         dataset.labels,
@@ -170,6 +172,7 @@ def assignment_of(data: DataSection, dataset: Dataset, seed: int) -> Assignment:
         official=dataset.official,
         seed=seed,
         natural=dataset.natural,
+        spans=Spans(images.starts, images.width) if isinstance(images, Windows) else None,
     )
 
 
@@ -190,7 +193,13 @@ def _skew(data: DataSection) -> tuple[float, ...]:
 def _parts(data: DataSection) -> tuple[float | str, ...]:
     if data.test != "pool":
         return (data.test,)
-    return (data.train_ratio, *(("stratify",) if data.stratify else ()))
+    # text was once split at random: its shards of that time are not those meant
+    is_text = len(dataset_info(data.dataset).shape) == 1
+    return (
+        data.train_ratio,
+        *(("stratify",) if data.stratify else ()),
+        *(("by place",) if is_text else ()),
+    )
 
 
 def _is_whole(path: Path, read: Callable[[Path], object], what: str) -> bool:

@@ -54,6 +54,7 @@ class TorchClient:
         self._progress = progress
         self._rebalanced: Rebalanced | None = None
         self.memory: dict[str, Array] = {}
+        self._job_memory: dict[str, Array] = {}
 
     @property
     def rounds(self) -> int:
@@ -115,13 +116,15 @@ class TorchClient:
         extra: Extra | None = None,
         after: After | None = None,
         purpose: str = "shuffle",
+        phase: str | None = None,
     ) -> LocalModel:
         """Train copies of these arrays; see `common.algorithms.base.Client.train`."""
         net, seed = self._bench.net_to_train(arrays), self._bench.experiment.experiment.seed
         settings = self.training if settings is None else settings
-        part, memory = f"{MEMORY}.{purpose}", None
-        if settings.optimizer_state == "keep":
-            memory = dict(self.tensors(from_under(part, self.memory)))
+        part, memory = f"{MEMORY}.{phase or purpose}", None
+        held = self.memory if settings.optimizer_state == "keep" else self._job_memory
+        if settings.optimizer_state == "keep" or phase is not None:
+            memory = dict(self.tensors(from_under(part, held)))
         stats = train(
             net,
             self.data if samples is None else samples,
@@ -134,7 +137,7 @@ class TorchClient:
         )
         if memory is not None:
             kept = {name: tensor.cpu().numpy().copy() for name, tensor in memory.items()}
-            self.memory |= under(part, kept)
+            held.update(under(part, kept))
         return LocalModel(self._bench.trained(net), stats.loss, stats.steps)
 
     def tensors(self, arrays: Arrays) -> dict[str, Tensor]:

@@ -21,20 +21,20 @@ from common.worker.pool import Pool
 Answer: TypeAlias = tuple[JobOrder, JobDone | EpochDone]
 
 
-class Fleet(Protocol):
-    """Whoever does the clients' turns."""
+class LocalClients(Protocol):
+    """Does the jobs of the clients."""
 
     def prepare(self, order: Prepare) -> None:
         """Get ready for a run, or raise."""
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
-        """Do these turns; reports come in any order."""
+        """Do these jobs; reports come in any order."""
 
     def release(self) -> None:
         """End it."""
 
 
-def make_fleet(processes: int) -> Fleet:
+def make_local_clients(processes: int) -> LocalClients:
     """One process: this one."""
     return _Here() if processes == 1 else _Processes(processes)
 
@@ -43,15 +43,15 @@ class _Here:
     def __init__(self) -> None:
         from common.worker.executor import Executor  # imports torch, which takes seconds
 
-        self._hands = Executor()
+        self._executor = Executor()
 
     def prepare(self, order: Prepare) -> None:
-        _check(self._hands.prepare(order))
+        _check(self._executor.prepare(order))
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         for order in orders:
             epochs: list[EpochDone] = []
-            report = self._hands.run(order, epochs.append)
+            report = self._executor.run(order, epochs.append)
             for epoch in epochs:
                 yield order, epoch
             yield order, _done(order, report)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from common.access.address import Address
-from common.errors import BrokerError, FedbedError
+from common.errors import BrokerError, FedbedError, UsageError
 from fl_server.lab.relay import Relay
 
 START_SECONDS = 20.0
@@ -209,3 +210,17 @@ def die_with_parent() -> None:
     """Linux: get SIGTERM when the lab dies, however it dies."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
+
+
+def check_boards(folder: Path, clients: Sequence[int], boards: int) -> None:
+    """Refuse to go on with another number of boards: clients would lose what they know."""
+    earlier = len(list(folder.glob("b[0-9]*/daemon.json")))
+    if earlier and earlier != min(boards, len(clients)):
+        raise UsageError(f"{folder} was started with {earlier} boards; go on with as many")
+
+
+def keep_only_logs(folder: Path) -> None:
+    """What only boards need is deleted when nothing is left to do for them."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)

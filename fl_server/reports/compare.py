@@ -28,7 +28,12 @@ def comparison(groups: Sequence[Group], reference: Reference) -> Table:
     ]
     rounds = sorted({run.summary.rounds for group in ours for run in group.runs})
     seeds = sorted({len(group.runs) for group in ours})
-    value = {"best": "best of run", "last": "last round", "mean_last": "mean of the last ten"}
+    tests = _many(sorted({run.summary.tested_rounds for group in ours for run in group.runs}))
+    value = {
+        "best": f"best of {tests} tests",
+        "last": "last test",
+        "mean_last": "mean of the last ten tests",
+    }
     note = (
         f"Reference: {reference.source} {reference.note} Ours: {value[reference.value]}, "
         f"{_many(rounds)} rounds, {_many(seeds)} seed(s). Differences in percentage points."

@@ -37,16 +37,16 @@ class Table:
 
 
 def results(groups: Sequence[Group]) -> Table:
-    """The table that goes into a paper: best of run, and the sober mean of the last ten."""
+    """The table that goes into a paper: best of run, and the sober mean of ten tests."""
     stages = sorted({group.personal.rpartition("_")[2].upper() for group in groups})
     columns = (
         Column("run"),
         Column("seeds", "count"),
         Column("rounds", "count"),
         Column("global best", "percent"),
-        Column("global last 10", "percent"),
+        Column("global last 10 tests", "percent"),
         Column("personal best", "percent"),
-        Column("personal last 10", "percent"),
+        Column("personal last 10 tests", "percent"),
         Column("log10(g/p)", "number"),
     )
     rows = tuple(
@@ -63,12 +63,19 @@ def results(groups: Sequence[Group]) -> Table:
         for group in groups
     )
     note = (
-        "Accuracy in percent, mean ± standard deviation over the seeds. Best is the best round "
+        "Accuracy in percent, mean ± standard deviation over the seeds. Best is the best test "
         "of each run, for each metric by itself, and optimistic, as it was chosen on test "
-        "samples; last 10 is the mean of the last ten tests. The personal accuracy is that of "
-        f"stage {' and '.join(stages)}; log10(g/p) compares the two best ones."
+        f"samples; last 10 tests is their mean{_since(groups)}. The personal accuracy is that "
+        f"of stage {' and '.join(stages)}; log10(g/p) compares the two best ones."
     )
     return Table("results", "Results", columns, rows, note)
+
+
+def _since(groups: Sequence[Group]) -> str:
+    """From which round on the last ten tests were, where there were any."""
+    figures = [run.summary.figures.get(GLOBAL) for group in groups for run in group.runs]
+    rounds = sorted({figure.mean_last_from for figure in figures if figure is not None})
+    return f" (rounds {' / '.join(map(str, rounds))} and later)" if rounds else ""
 
 
 def _overall(run: RunData) -> float | None:

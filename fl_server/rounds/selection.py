@@ -28,12 +28,12 @@ def choose(
     population: int,
     rate: float,
     seed: int,
-    number: int,
+    round_number: int,
     chances: Mapping[int, float] = EVEN,
 ) -> tuple[int, ...]:
     """Draw `rate` of the population from the candidates; the same draw whenever it is made."""
     wanted = _share(population, rate)
-    return draw(candidates, wanted, seed=seed, number=number, chances=chances)
+    return draw(candidates, wanted, seed=seed, round_number=round_number, chances=chances)
 
 
 def draw(
@@ -41,7 +41,7 @@ def draw(
     wanted: int,
     *,
     seed: int,
-    number: int,
+    round_number: int,
     chances: Mapping[int, float] = EVEN,
 ) -> tuple[int, ...]:
     """Draw so many of the candidates (or all, if they are fewer) for a round."""
@@ -52,7 +52,7 @@ def draw(
     if chances:
         weights = np.array([chances[client] for client in ordered])
         weights /= weights.sum()
-    rng = generator(seed, "selection", number)
+    rng = generator(seed, "selection", round_number)
     drawn = rng.choice(len(ordered), wanted, replace=False, p=weights)
     return tuple(sorted(ordered[index] for index in drawn))
 

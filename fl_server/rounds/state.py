@@ -1,4 +1,4 @@
-"""The words of the round machine: its policy, phases, events and actions. See `rounds.py`."""
+"""PURE: policy, phases, events and actions of the round machine; see `machine.py`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from common.wire.messages import (
     Selected,
     TrainEnd,
 )
+from fl_server.watch import facts
 
 REPEAT_SECONDS = 3.0
 
@@ -38,14 +39,18 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What is known of a board: the last round it gave a sign of, and when it last spoke."""
+    """What is known of a board.
+
+    `seen_in` is the last round in which it gave a sign of life, `last_message` when its last
+    message came.
+    """
 
     instance: str
     session: tuple[int, int]
     clients: tuple[int, ...]
     lost_at: float | None = None
-    heard: int = 0
-    spoke: float = 0.0
+    seen_in: int = 0
+    last_message: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class Gathering:
 class Working:
     """A round is open."""
 
-    number: int
+    round_number: int
     selected: tuple[int, ...]
     testers: tuple[int, ...]
     opened: float
@@ -68,12 +73,12 @@ class Working:
     measured: frozenset[int] = frozenset()
     rejected: frozenset[int] = frozenset()
     failed: Mapping[int, float] = field(default_factory=dict)
-    said: float = -math.inf
+    published: float = -math.inf
     repeated: float = -math.inf
     gap: float = REPEAT_SECONDS
-    unsaid: bool = False
+    unpublished: bool = False
     waited: frozenset[int] = frozenset()
-    weights_said: float = -math.inf
+    weights_published: float = -math.inf
 
     @property
     def untrained(self) -> frozenset[int]:
@@ -87,7 +92,7 @@ class Working:
 
     @property
     def pending(self) -> frozenset[int]:
-        """Everybody the round waits for."""
+        """All clients that the round waits for."""
         return self.untrained | self.untested
 
 
@@ -95,7 +100,7 @@ class Working:
 class Closing:
     """The updates of a round are being aggregated."""
 
-    number: int
+    round_number: int
     used: tuple[int, ...]
 
 
@@ -143,8 +148,8 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """A board said something."""
+class Received:
+    """A board's message arrived."""
 
     message: Connected | Info | ClientMetrics
     now: float
@@ -155,7 +160,7 @@ class Stored:
     """An update is on disk, complete and verified."""
 
     client: int
-    number: int
+    round_number: int
     now: float
 
 
@@ -164,14 +169,14 @@ class Rejected:
     """An update arrived whole and cannot be used."""
 
     client: int
-    number: int
+    round_number: int
     reason: str
     now: float
 
 
 @dataclass(frozen=True, slots=True)
 class Strayed:
-    """Something of another round, or a repetition, came: somebody is not up to date."""
+    """A part of another round, or a repetition, arrived: a board is not up to date."""
 
     now: float
 
@@ -180,7 +185,7 @@ class Strayed:
 class Aggregated:
     """The new global model is on disk."""
 
-    number: int
+    round_number: int
     now: float
 
 
@@ -198,7 +203,7 @@ class Tick:
     now: float
 
 
-Event: TypeAlias = Heard | Stored | Rejected | Strayed | Aggregated | Reconnected | Tick
+Event: TypeAlias = Received | Stored | Rejected | Strayed | Aggregated | Reconnected | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +215,7 @@ class Announce:
 class SendWeights:
     """Publish the global model of this round."""
 
-    number: int
+    round_number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +227,12 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Write down who is in this round; comes before anything of it is published.
+    """Journal who is in this round, before anything of it is published.
 
     A round that lacks updates may be opened again with more clients; its counts stay.
     """
 
-    number: int
+    round_number: int
     selected: tuple[int, ...]
     testers: tuple[int, ...]
 
@@ -236,14 +241,14 @@ class Open:
 class Close:
     """The round is over: aggregate these updates (if there was training), write the metrics."""
 
-    number: int
+    round_number: int
     used: tuple[int, ...]
     dropped: tuple[int, ...]
     training: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class CountMetrics:
     """A client's counts are new and belong to the open round: add them up."""
 
     metrics: ClientMetrics
@@ -256,14 +261,28 @@ class Finish:
     reason: str
 
 
+Reported: TypeAlias = (
+    facts.BoardConnected
+    | facts.Back
+    | facts.Lost
+    | facts.Foreign
+    | facts.Waiting
+    | facts.Failed
+    | facts.StateLost
+    | facts.Rejected
+    | facts.Called
+    | facts.Dropped
+    | facts.Uncounted
+)
+
+
 @dataclass(frozen=True, slots=True)
-class Note:
-    """Something for the event log and the screen."""
+class Report:
+    """Report this to the event log and the screen."""
 
-    kind: str
-    text: str
-    board: str = ""
-    client: int | None = None
+    fact: Reported
 
 
-Action: TypeAlias = Announce | SendWeights | Publish | Open | Close | Tell | Finish | Note
+Action: TypeAlias = (
+    Announce | SendWeights | Publish | Open | Close | CountMetrics | Finish | Report
+)

@@ -16,7 +16,7 @@ import safetensors.numpy
 from common.arrays import Array, Arrays
 from common.config import Experiment
 from common.errors import ConfigError, FedbedError
-from common.experiment.resolve import first_model
+from common.experiment.resolve import first_model, has_user_model
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def starting_model(experiment: Experiment, folder: Path) -> Start:
         text = "shared samples: raw data of clients is known to the server and to other clients"
         start = Start(start.model, (text,))
     if file := experiment.model.init_weights:
-        start = _warm_start(start, Path(file))
+        start = _warm_start(start, Path(file), counted=not has_user_model(experiment))
     if experiment.model.warm_up:
         start = _warm_up(start, experiment.model.warm_up, folder)
     return start
@@ -61,14 +61,21 @@ def read_weights(path: Path) -> dict[str, Array]:
         ) from error
 
 
-def _warm_start(start: Start, path: Path) -> Start:
-    """Take every array whose name and shape fit; say which, and which are drawn."""
+def _warm_start(start: Start, path: Path, *, counted: bool) -> Start:
+    """Take every array whose name and shape fit; say which, and which are drawn.
+
+    `counted`: the blocks of the model are counted through base and head, so that a layer is
+    the same one whichever part it is in.
+    """
     found = read_weights(path)
     model, taken, drawn = dict(start.model), [], []
     for name, array in start.model.items():
-        if name in found and found[name].shape == array.shape:
-            model[name] = found[name].astype(array.dtype)
-            taken.append(name)
+        source = name
+        if counted and name not in found:
+            source = _in_the_other_part(name)
+        if source in found and found[source].shape == array.shape:
+            model[name] = found[source].astype(array.dtype)
+            taken.append(name if source == name else f"{name} (there {source})")
         else:
             drawn.append(name)
     if not taken:
@@ -78,6 +85,11 @@ def _warm_start(start: Start, path: Path) -> Start:
     text = f"warm start from {path}: took {', '.join(taken)}"
     left = f"; drew {', '.join(drawn)}" if drawn else ""
     return Start(model, (*start.notes, text + left))
+
+
+def _in_the_other_part(name: str) -> str:
+    part, _, place = name.partition(".")
+    return f"{'base' if part == 'head' else 'head'}.{place}"
 
 
 def _warm_up(start: Start, epochs: int, folder: Path) -> Start:

@@ -4,7 +4,7 @@ runs/<name>/run.json              identity and format of the run
             experiment.toml       the resolved experiment
             checkpoints/          server state after the last rounds, newest last
             journal/round-<n>/    open.json: who is in the open round;
-                                  client-<id>.safetensors: updates that are safe
+                                  client-<id>-<digest>.safetensors: updates that are safe
             metrics.jsonl events.jsonl model.safetensors
 """
 
@@ -29,8 +29,10 @@ from common.wire.json_codec import decodable
 from common.wire.messages import Ids, Natural, Text, Wire
 from common.wire.tensors import decode_tensors, encode_tensors
 from fl_server.rounds.state import Open
+from fl_server.run.records import TestedRound
+from fl_server.watch.facts.lines import TrainingLine
 
-FORMAT = 1
+FORMAT = 2
 KEEP_CHECKPOINTS = 3
 
 log = logging.getLogger(__name__)
@@ -57,12 +59,12 @@ class CheckpointMeta(Wire, frozen=True, kw_only=True):
     run: Text
     round: Natural
     accepted: dict[Natural, Natural]
-    record: dict[str, Any]
-    previous: dict[str, Any]
+    record: TrainingLine
+    previous: TestedRound | None = None
 
 
-class _OpenRecord(Wire, frozen=True, kw_only=True):
-    number: Natural
+class _OpenRecord(Wire, frozen=True, kw_only=True, rename={"round_number": "number"}):
+    round_number: Natural
     selected: Ids
     testers: Ids
 
@@ -70,8 +72,9 @@ class _OpenRecord(Wire, frozen=True, kw_only=True):
 class RunStore:
     """The folder of one run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, experiment: Experiment | None = None) -> None:
         self.folder = folder
+        self._experiment = experiment
         self._record = _read_record(folder)
         with disk_errors(folder):
             remove_leftovers(folder)
@@ -88,7 +91,9 @@ class RunStore:
 
     def experiment(self) -> Experiment:
         """The resolved experiment this run was started with."""
-        return load_experiment(self.folder / "experiment.toml")
+        if self._experiment is None:
+            self._experiment = load_experiment(self.folder / "experiment.toml")
+        return self._experiment
 
     def next_incarnation(self) -> int:
         """Count this coordinator among those that worked on the run."""
@@ -141,14 +146,14 @@ class RunStore:
     def open_round(self, opened: Open) -> None:
         """Write down who is in a round."""
         record = _OpenRecord(
-            number=opened.number, selected=opened.selected, testers=opened.testers
+            round_number=opened.round_number, selected=opened.selected, testers=opened.testers
         )
-        path = self._journal(opened.number) / "open.json"
+        path = self._journal(opened.round_number) / "open.json"
         write_atomic(path, msgspec.json.encode(record), durable=False)
 
-    def opened(self, number: int) -> Open | None:
+    def opened(self, round_number: int) -> Open | None:
         """Who is in a round, if it was opened."""
-        path = self._journal(number) / "open.json"
+        path = self._journal(round_number) / "open.json"
         if not path.exists():
             return None
         try:
@@ -156,38 +161,40 @@ class RunStore:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             log.warning("discarded %s: %s", path, error)
             return None
-        return Open(record.number, record.selected, record.testers)
+        return Open(record.round_number, record.selected, record.testers)
 
-    def part_path(self, number: int, client: int) -> Path:
+    def part_path(self, round_number: int, client: int) -> Path:
         """Where an update is put together."""
-        return self._journal(number) / f"client-{client:06d}.part"
+        return self._journal(round_number) / f"client-{client:06d}.part"
 
-    def update_path(self, number: int, client: int, digest: str) -> Path:
+    def update_path(self, round_number: int, client: int, digest: str) -> Path:
         """Where a complete, verified update is kept until its round is in a checkpoint.
 
         Its file is not flushed: if the coordinator's machine loses power, the boards, which
         keep their step until the next round, send it again.
         """
-        return self._journal(number) / f"client-{client:06d}-{digest}.safetensors"
+        return self._journal(round_number) / f"client-{client:06d}-{digest}.safetensors"
 
-    def load_update(self, number: int, client: int) -> bytes:
+    def load_update(self, round_number: int, client: int) -> bytes:
         """A safe update, as it came."""
-        path = next(self._journal(number).glob(f"client-{client:06d}-*.safetensors"), None)
+        path = next(
+            self._journal(round_number).glob(f"client-{client:06d}-*.safetensors"), None
+        )
         if path is None:
-            raise StoreError(f"the update of client {client} in round {number} is gone")
+            raise StoreError(f"the update of client {client} in round {round_number} is gone")
         blob = path.read_bytes()
         if path.stem.rpartition("-")[2] != blob_digest(blob):
             path.unlink()
             raise StoreError(f"{path} was damaged and is discarded; resume the run")
         return blob
 
-    def safe_updates(self, number: int) -> frozenset[int]:
+    def safe_updates(self, round_number: int) -> frozenset[int]:
         """Clients whose update of a round is safe; damaged ones are discarded, and said."""
         found = set()
-        for path in sorted(self._journal(number).glob("client-*.safetensors")):
+        for path in sorted(self._journal(round_number).glob("client-*.safetensors")):
             client = int(path.name.split("-")[1])
             try:
-                self.load_update(number, client)
+                self.load_update(round_number, client)
             except StoreError as error:
                 log.warning("discarded update %s: %s", path, error)
                 path.unlink(missing_ok=True)
@@ -195,12 +202,12 @@ class RunStore:
             found.add(client)
         return frozenset(found)
 
-    def close_round(self, number: int) -> None:
+    def close_round(self, round_number: int) -> None:
         """Forget the journal of a round whose result is in a checkpoint."""
-        shutil.rmtree(self._journal(number), ignore_errors=True)
+        shutil.rmtree(self._journal(round_number), ignore_errors=True)
 
-    def _journal(self, number: int) -> Path:
-        return self.folder / "journal" / f"round-{number:06d}"
+    def _journal(self, round_number: int) -> Path:
+        return self.folder / "journal" / f"round-{round_number:06d}"
 
 
 def create_run(root: Path, name: str, experiment: Experiment) -> RunStore:
@@ -217,7 +224,7 @@ def create_run(root: Path, name: str, experiment: Experiment) -> RunStore:
         finished=False,
     )
     write_atomic(folder / "run.json", msgspec.json.encode(record))
-    return RunStore(folder)
+    return RunStore(folder, experiment)
 
 
 def free_name(root: Path, base: str) -> str:

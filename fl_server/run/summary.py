@@ -20,12 +20,16 @@ GLOBAL = "accuracy_global"
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric over a run: its best value and when, its last, the mean of the last ten."""
+    """One metric over a run: its best value and when, its last, the mean of the last ten.
+
+    Ten tests, not rounds: `mean_last_from` is the round of the first of them.
+    """
 
     best: float
     best_round: int
     last: float
     mean_last: float
+    mean_last_from: int
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,14 +112,14 @@ def figure(lines: Sequence[Line], name: str) -> Figure | None:
     found = values(lines, name)
     if not found:
         return None
-    number, best = max(found, key=lambda pair: (pair[1], -pair[0]))
-    trained = [value for number, value in found if number > 0] or [found[-1][1]]
-    recent = trained[-RECENT:]
+    round_number, best = max(found, key=lambda pair: (pair[1], -pair[0]))
+    recent = [pair for pair in found if pair[0] > 0][-RECENT:] or found[-1:]
     return Figure(
         best=best,
-        best_round=number,
+        best_round=round_number,
         last=found[-1][1],
-        mean_last=sum(recent) / len(recent),
+        mean_last=sum(value for _, value in recent) / len(recent),
+        mean_last_from=recent[0][0],
     )
 
 
@@ -123,21 +127,23 @@ def reached(lines: Sequence[Line], name: str, thresholds: Sequence[float]) -> tu
     """For every accuracy that was reached: after which round, bytes and seconds."""
     found = values(lines, name)
     firsts = {
-        threshold: next((number for number, value in found if value >= threshold), None)
+        threshold: next(
+            (round_number for round_number, value in found if value >= threshold), None
+        )
         for threshold in thresholds
     }
     return tuple(
-        _reach(lines, threshold, number)
-        for threshold, number in firsts.items()
-        if number is not None
+        _reach(lines, threshold, round_number)
+        for threshold, round_number in firsts.items()
+        if round_number is not None
     )
 
 
-def _reach(lines: Sequence[Line], accuracy: float, number: int) -> Reach:
-    spent = cost([line for line in lines if line["round"] <= number])
+def _reach(lines: Sequence[Line], accuracy: float, round_number: int) -> Reach:
+    spent = cost([line for line in lines if line["round"] <= round_number])
     return Reach(
         accuracy=accuracy,
-        round=number,
+        round=round_number,
         bytes_up=spent.bytes_up,
         bytes_down=spent.bytes_down,
         seconds=spent.seconds,

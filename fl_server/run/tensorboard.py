@@ -85,8 +85,8 @@ def masked_crc(data: bytes) -> int:
 
 
 def _table() -> Iterator[int]:
-    for number in range(256):
-        value = number
+    for round_number in range(256):
+        value = round_number
         for _ in range(8):
             value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
         yield value
@@ -114,12 +114,12 @@ def _key(field: int, kind: int) -> bytes:
     return _varint(field << 3 | kind)
 
 
-def _varint(number: int) -> bytes:
+def _varint(round_number: int) -> bytes:
     out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
+    while round_number > 0x7F:
+        out.append(round_number & 0x7F | 0x80)
+        round_number >>= 7
+    out.append(round_number)
     return bytes(out)
 
 

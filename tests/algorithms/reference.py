@@ -86,12 +86,16 @@ def sgd(
     loss: Loss = entropy,
     terms: Terms | None = None,
     momentum: float | None = None,
+    velocity: Values | None = None,
 ) -> Values:
-    """v = rho v + g; p -= eta v, for the parameters of some parts."""
+    """v = rho v + g; p -= eta v, for the parameters of some parts.
+
+    `velocity` is where v is from, and where it goes.
+    """
     rho = settings.momentum if momentum is None else momentum
     names = [name for name in start if name.split(".")[0] in only]
     p, x, y = dict(start), inputs(own), torch.from_numpy(own.labels)
-    velocity: Values = {}
+    velocity = {} if velocity is None else velocity
     for batch in steps:
         p = with_grad(p, names)
         g = gradients(loss(p, x[batch], y[batch]), p, names)

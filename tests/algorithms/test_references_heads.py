@@ -118,14 +118,19 @@ def test_fedbabu(tmp_path: Path) -> None:
     assert last.count(1)["L1"] == correct
 
 
-def test_fedrod(tmp_path: Path) -> None:
-    fed = federation(tmp_path, "fedrod")
+@pytest.mark.parametrize("first_head", ["initial", "current"])
+def test_fedrod(tmp_path: Path, first_head: str) -> None:
+    fed = federation(tmp_path, "fedrod", first_head=first_head)
     w = values(fed.first)
-    own_heads = [named(w, "head", "personal") for _ in THREE]
-    for round_number in (1, 2):
-        fed.round()
+    first_model = w
+    own_heads: dict[int, Values] = {}
+    for round_number, selected in enumerate([(0, 1), (0, 2), (1, 2)], 1):
+        fed.round(selected)
         models = []
-        for k, own in enumerate(THREE):
+        for k in selected:
+            own = THREE[k]
+            source = first_model if first_head == "initial" else w
+            own_heads.setdefault(k, named(source, "head", "personal"))
             counts = np.bincount(own.labels, minlength=CLASSES)
             prior = torch.tensor(np.log(np.maximum(counts, 1e-9)))
             p = {**w, **own_heads[k]}
@@ -150,21 +155,32 @@ def test_fedrod(tmp_path: Path) -> None:
             agree(fed.state_of(k), own_heads[k])
             answers = head(p, base(p, x)) + head(p, base(p, x), "personal")
             assert_same(fed.history[-1].trained[k].personal, answers, own)
-        w = mean(models, SIZES)
+        w = mean(models, [SIZES[k] for k in selected])
         agree(fed.global_model, w)
 
 
+@pytest.mark.parametrize("first_head", ["initial", "current"])
 @pytest.mark.parametrize("agg_weights", ["split", "origin"])
 @pytest.mark.parametrize("statistic", ["mean", "max", "secmin"])
-def test_fedreg(tmp_path: Path, agg_weights: str, statistic: str) -> None:
-    fed = federation(tmp_path, "fedreg", agg_weights=agg_weights, statistic=statistic)
+def test_fedreg(tmp_path: Path, agg_weights: str, statistic: str, first_head: str) -> None:
+    fed = federation(
+        tmp_path,
+        "fedreg",
+        agg_weights=agg_weights,
+        statistic=statistic,
+        first_head=first_head,
+    )
     w = values(fed.first)
-    own_heads = [named(w, "head", "personal") for _ in THREE]
-    for round_number in (1, 2):
+    first_model = w
+    own_heads: dict[int, Values] = {}
+    for round_number, selected in enumerate([(0, 1), (0, 2), (1, 2)], 1):
         sets = [fed.client(k).rebalanced.samples for k in range(3)]
-        fed.round()
+        fed.round(selected)
         models, effective = [], []
-        for k, own in enumerate(THREE):
+        for k in selected:
+            own = THREE[k]
+            source = first_model if first_head == "initial" else w
+            own_heads.setdefault(k, named(source, "head", "personal"))
             counts = np.bincount(own.labels)
             counts = counts[counts > 0]
             target = {
@@ -193,11 +209,53 @@ def test_fedreg(tmp_path: Path, agg_weights: str, statistic: str) -> None:
             answers = answers + head(second, base(second, inputs(own)), "personal")
             assert_same(fed.history[-1].trained[k].personal, answers, own)
         bases, heads = ([part(model, name) for model in models] for name in MODEL)
+        sizes = [SIZES[k] for k in selected]
         w = {
-            **mean(bases, SIZES),
-            **mean(heads, effective if agg_weights == "split" else SIZES),
+            **mean(bases, sizes),
+            **mean(heads, effective if agg_weights == "split" else sizes),
         }
         agree(fed.global_model, w)
+
+
+def test_fedreg_with_interleaved_phases(tmp_path: Path) -> None:
+    fed = federation(tmp_path, "fedreg", interleave=True)
+    w = values(fed.first)
+    own_heads = [named(w, "head", "personal") for _ in THREE]
+    for round_number in (1, 2):
+        sets = [fed.client(k).rebalanced.samples for k in range(3)]
+        fed.round()
+        for k, own in enumerate(THREE):
+            p = {**w, **own_heads[k]}
+            speeds: tuple[Values, Values] = ({}, {})  # of the two phases, through all epochs
+            for epoch in range(HEAVY.epochs):
+                p = sgd(
+                    p,
+                    own,
+                    batches(f"shuffle-{epoch}", round_number, k, SIZES[k], HEAVY, 1),
+                    HEAVY,
+                    only=["base", "personal"],
+                    loss=lambda p, x, y: functional.cross_entropy(
+                        head(p, base(p, x)) + head(p, base(p, x), "personal"), y
+                    ),
+                    velocity=speeds[0],
+                )
+                order = batches(f"rebalanced-{epoch}", round_number, k, len(sets[k]), HEAVY, 1)
+                p = sgd(p, sets[k], order, HEAVY, velocity=speeds[1])
+            own_heads[k] = part(p, "personal")
+            agree(fed.state_of(k), own_heads[k])
+            agree(fed.history[-1].update(k), {name: p[name] for name in w})
+        w = values(fed.global_model)
+
+
+@pytest.mark.parametrize("name", ["fedrod", "fedreg"])
+def test_the_first_head_travels_only_where_clients_start_from_it(
+    tmp_path: Path, name: str
+) -> None:
+    initial = federation(tmp_path / "initial", name).run(2)
+    sent = {part_name.split(".")[0] for part_name in initial.download}
+    assert sent == {"base", "head", "initial"}
+    current = federation(tmp_path / "current", name, first_head="current").run(2)
+    assert current.download.keys() == current.first.keys()
 
 
 def test_gpfl(tmp_path: Path) -> None:

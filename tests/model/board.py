@@ -159,14 +159,14 @@ class Board:
         now = self.world.now
         if isinstance(message, Part):
             done = self._download(message)
-            self.feed(a.GotPart(message.run, message.number, done, now))
+            self.feed(a.GotPart(message.run, message.round_number, done, now))
         elif isinstance(message, TrainDetail | CurrentRound | Selected | TrainEnd):
             self.feed(a.Heard(message, now))
         self.process.handling = message if self.todo else None
 
     def _download(self, part: Part) -> bool:
         """As `fl_client.downloads`: the two newest complete models are kept."""
-        key = (part.run, part.number)
+        key = (part.run, part.round_number)
         if key in self.downloads:
             return False
         there = self.partial.setdefault(key, set())
@@ -198,25 +198,25 @@ class Board:
             case a.Cancel(job):
                 if job in self.jobs and not self.jobs[job].written:
                     self._fail(job, "")
-            case a.SendUpdate(client, number):
-                self._send(client, number)
+            case a.SendUpdate(client, round_number):
+                self._send(client, round_number)
             case a.Publish(message):
                 if self.process.up:
                     self.world.broker.publish(message)
             case a.Prune(client, keep):
-                for number in self.disk.rounds(self.run, client) - keep:
-                    del self.disk.steps[self.run, client, number]
+                for round_number in self.disk.rounds(self.run, client) - keep:
+                    del self.disk.steps[self.run, client, round_number]
 
-    def _send(self, client: int, number: int) -> None:
-        token = f"{client} {number}"
+    def _send(self, client: int, round_number: int) -> None:
+        token = f"{client} {round_number}"
         if self.process.up and token not in self.process.streams:
-            update = self.disk.steps[self.run, client, number][1]
-            self.process.streams[token] = list(parts_of(self.run, number, client, update))
+            update = self.disk.steps[self.run, client, round_number][1]
+            self.process.streams[token] = list(parts_of(self.run, round_number, client, update))
 
     def _pump(self, token: str) -> None:
         if pump(self.world, self.process, token):
-            client, number = map(int, token.split())
-            streamed = a.UpdateStreamed(client, number, self.world.now)
+            client, round_number = map(int, token.split())
+            streamed = a.UpdateStreamed(client, round_number, self.world.now)
             self.posted.append(lambda: self.feed(streamed))
 
     def _prepare(self) -> None:

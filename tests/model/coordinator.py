@@ -83,14 +83,14 @@ class Coordinator:
         disk.incarnation += 1
         if disk.previous is not None:
             disk.append(disk.previous)
-        number = disk.done + 1
-        opened = disk.opened.get(number)
+        round_number = disk.done + 1
+        opened = disk.opened.get(round_number)
         self.state = rounds.resume(
             incarnation=disk.incarnation,
             done=disk.done,
             accepted=disk.accepted,
             opened=opened,
-            safe=frozenset(disk.journal.get(number, ())) if opened else frozenset(),
+            safe=frozenset(disk.journal.get(round_number, ())) if opened else frozenset(),
             now=self.world.now,
         )
         self.alive = True
@@ -136,23 +136,23 @@ class Coordinator:
         if isinstance(message, Part):
             self._take_part(message)
         elif isinstance(message, Connected | Info | ClientMetrics) and not foreign:
-            self.feed(r.Heard(message, self.world.now))
+            self.feed(r.Received(message, self.world.now))
         self.process.handling = message if self.todo else None
 
     def _take_part(self, part: Part) -> None:
-        number, client, now = part.number, part.client, self.world.now
+        round_number, client, now = part.round_number, part.client, self.world.now
         assert client is not None
         if not rounds.wants(
-            self.policy, self.state, run=part.run, number=number, client=client
+            self.policy, self.state, run=part.run, round_number=round_number, client=client
         ):
             self.feed(r.Strayed(now))
             return
-        there = self.assemblies.setdefault((number, client), set())
+        there = self.assemblies.setdefault((round_number, client), set())
         there.add(part.part)
         if len(there) == PARTS:
-            del self.assemblies[number, client]
-            self.disk.journal.setdefault(number, {})[client] = part.content
-            self.feed(r.Stored(client, number, now))
+            del self.assemblies[round_number, client]
+            self.disk.journal.setdefault(round_number, {})[client] = part.content
+            self.feed(r.Stored(client, round_number, now))
 
     def act(self) -> None:
         self._perform(self.todo.popleft())
@@ -163,18 +163,18 @@ class Coordinator:
         match action:
             case r.Announce():
                 self._publish(detail_of(RUN))
-            case r.SendWeights(number):
-                token = f"weights {number}"
+            case r.SendWeights(round_number):
+                token = f"weights {round_number}"
                 if self.process.up and token not in self.process.streams:
-                    parts = parts_of(RUN, number, None, self.disk.model)
+                    parts = parts_of(RUN, round_number, None, self.disk.model)
                     self.process.streams[token] = list(parts)
             case r.Publish(message):
                 self._publish(message)
-            case r.Open(number):
-                self.disk.opened[number] = action
-                if self.tally[0] != number:
-                    self.tally = (number, {})
-            case r.Tell(metrics):
+            case r.Open(round_number):
+                self.disk.opened[round_number] = action
+                if self.tally[0] != round_number:
+                    self.tally = (round_number, {})
+            case r.CountMetrics(metrics):
                 assert metrics.run == RUN
                 assert metrics.client not in self.tally[1], "counted twice"
                 self.tally[1][metrics.client] = metrics.counts["G"].correct
@@ -182,7 +182,7 @@ class Coordinator:
                 self._close(action)
             case r.Finish():
                 self.disk.finished = True
-            case r.Note():
+            case r.Report():
                 pass
 
     def _publish(self, message: Said) -> None:
@@ -191,25 +191,28 @@ class Coordinator:
 
     def _close(self, close: r.Close) -> None:
         """Aggregation runs beside the loop; between its writes there may be a crash."""
-        number, line = close.number, (close.number - 1, tuple(sorted(self.tally[1].items())))
+        round_number, line = (
+            close.round_number,
+            (close.round_number - 1, tuple(sorted(self.tally[1].items()))),
+        )
         self.assemblies.clear()
         if close.training:
             self.closing.append(lambda: self._checkpoint(close, line))
         self.closing.append(lambda: self.disk.append(line))
-        self.closing.append(lambda: self._forget(number))
-        done = r.Aggregated(number, self.world.now)
+        self.closing.append(lambda: self._forget(round_number))
+        done = r.Aggregated(round_number, self.world.now)
         self.closing.append(lambda: self.posted.append(lambda: self.feed(done)))
 
     def _checkpoint(
         self, close: r.Close, line: tuple[int, tuple[tuple[int, int], ...]]
     ) -> None:
         disk = self.disk
-        updates = sorted((c, disk.journal[close.number][c]) for c in close.used)
+        updates = sorted((c, disk.journal[close.round_number][c]) for c in close.used)
         disk.model = digest("model", disk.model, updates)
-        disk.done, disk.previous = close.number, line
-        disk.accepted |= dict.fromkeys(close.used, close.number)
-        disk.aggregated.append((close.number, close.used, disk.model))
+        disk.done, disk.previous = close.round_number, line
+        disk.accepted |= dict.fromkeys(close.used, close.round_number)
+        disk.aggregated.append((close.round_number, close.used, disk.model))
 
-    def _forget(self, number: int) -> None:
-        self.disk.opened.pop(number, None)
-        self.disk.journal.pop(number, None)
+    def _forget(self, round_number: int) -> None:
+        self.disk.opened.pop(round_number, None)
+        self.disk.journal.pop(round_number, None)

@@ -42,7 +42,7 @@ class Part:
     """A part of a model (`client` is None) or of an update."""
 
     run: str
-    number: int
+    round_number: int
     client: int | None
     part: int
     content: str
@@ -53,8 +53,8 @@ Said: TypeAlias = (
 )
 
 
-def parts_of(run: str, number: int, client: int | None, content: str) -> Iterator[Part]:
-    return (Part(run, number, client, part, content) for part in range(PARTS))
+def parts_of(run: str, round_number: int, client: int | None, content: str) -> Iterator[Part]:
+    return (Part(run, round_number, client, part, content) for part in range(PARTS))
 
 
 def detail_of(run: str) -> TrainDetail:

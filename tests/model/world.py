@@ -71,9 +71,9 @@ class World:
     def outcome(self) -> Outcome:
         disk = self.coordinator.disk
         states = {
-            client: (number, state)
+            client: (round_number, state)
             for board in self.boards
-            for (run, client, number), (state, _) in sorted(board.disk.steps.items())
+            for (run, client, round_number), (state, _) in sorted(board.disk.steps.items())
             if run == RUN
         }
         return Outcome(
@@ -112,10 +112,10 @@ class World:
         party, rest = self.parties[choice % len(self.parties)], choice // len(self.parties)
         match kind:
             case 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8:
-                for number in range(1 + rest % 24):
+                for round_number in range(1 + rest % 24):
                     moves = party.moves()
                     if moves:
-                        moves[(choice + number) % len(moves)]()
+                        moves[(choice + round_number) % len(moves)]()
             case 9:
                 self.pass_time((0.3, 1.0, 3.1, 10.0, 40.0)[choice % 5])
             case 10:
@@ -163,30 +163,30 @@ class World:
 
 def stale_messages(setup: Setup) -> tuple[Said, ...]:
     """Everything an older run may have left behind, in the broker or on the way."""
-    number = 2
+    round_number = 2
     accepted = dict.fromkeys(setup.clients, 1)
     first: tuple[Said, ...] = (
         TrainEnd(run=OLD_RUN, reason="finished"),
         detail_of(OLD_RUN),
         CurrentRound(
             run=OLD_RUN,
-            round=number,
+            round=round_number,
             incarnation=9,
             safe=(),
             measured=(),
             accepted=accepted,
         ),
-        Selected(run=OLD_RUN, round=number, clients=setup.clients, testers=setup.clients),
-        *parts_of(OLD_RUN, number, None, "old model"),
+        Selected(run=OLD_RUN, round=round_number, clients=setup.clients, testers=setup.clients),
+        *parts_of(OLD_RUN, round_number, None, "old model"),
     )
     count = {"G": Count(correct=1, total=2)}
     later: list[Said] = []
     for client in setup.clients:
         board = next(f"board-{i}" for i, ids in enumerate(setup.boards) if client in ids)
-        place = {"run": OLD_RUN, "round": number, "client": client}
+        place = {"run": OLD_RUN, "round": round_number, "client": client}
         later += [
             msgspec.convert({**place, "board": board, "state": "missing"}, Info),
             msgspec.convert({**place, "counts": count}, ClientMetrics),
-            Part(OLD_RUN, number, client, 0, "old update"),
+            Part(OLD_RUN, round_number, client, 0, "old update"),
         ]
     return (*first, *later)

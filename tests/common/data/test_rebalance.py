@@ -20,7 +20,7 @@ from common.data.samples import Samples
 from common.errors import ConfigError
 from common.rng import generator
 
-STATISTICS = ["mean", "median", "max", "secmin"]
+STATISTICS = ["mean", "median", "max", "min", "secmin"]
 counts_lists = st.lists(st.integers(0, 60), min_size=1, max_size=12).filter(any)
 rules = st.builds(
     Rebalance,
@@ -46,17 +46,19 @@ def samples_with(counts: list[int]) -> Samples:
         ("client", "mean", 38),  # 37.5
         ("client", "median", 40),
         ("client", "max", 60),
+        ("client", "min", 10),
         ("client", "secmin", 20),
         # of all clients' 150, 40, 60 and 100, over its four classes
         ("all", "mean", 22),  # 21.875
         ("all", "median", 20),
         ("all", "max", 38),  # 37.5
+        ("all", "min", 10),
         ("all", "secmin", 15),
     ],
 )
 def test_the_target_is_the_statistic_of_the_papers(
     scope: Literal["client", "all"],
-    statistic: Literal["mean", "median", "max", "secmin"],
+    statistic: Literal["mean", "median", "max", "min", "secmin"],
     target: int,
 ) -> None:
     counts, sizes = np.array([0, 10, 60, 0, 20, 60]), np.array([150, 40, 60, 100])
@@ -112,7 +114,7 @@ def test_originals_are_kept_or_left_out_and_only_small_classes_are_copied(
 def test_a_client_with_equal_counts_gets_a_permutation_of_its_own_samples(
     count: int,
     held: list[bool],
-    statistic: Literal["mean", "median", "max", "secmin"],
+    statistic: Literal["mean", "median", "max", "min", "secmin"],
     seed: int,
 ) -> None:
     counts = [count * has for has in held]
@@ -129,10 +131,10 @@ def test_a_client_with_equal_counts_gets_a_permutation_of_its_own_samples(
 def test_different_rules_have_different_keys() -> None:
     rules = itertools.product(
         ("client", "all"),
-        ("mean", "median", "max", "secmin", "number"),
+        ("mean", "median", "max", "min", "secmin", "number"),
         (5, 6),
         ("five_step", "autoaugment", "duplicate"),
     )
     keys = {Rebalance(*rule).key for rule in rules}  # type: ignore[arg-type]
-    assert len(keys) == (2 * 4 + 2) * 3
+    assert len(keys) == (2 * 5 + 2) * 3
     assert Rebalance().key == "client-mean-five_step"

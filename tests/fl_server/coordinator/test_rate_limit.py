@@ -15,7 +15,7 @@ def test_a_burst_is_allowed_and_then_one_word_now_and_then() -> None:
 
 def test_the_number_of_keys_is_bounded() -> None:
     ration = RateLimit(burst=1)
-    for number in range(MOST_KEYS):
-        assert ration.allows(str(number), 0.0)
+    for round_number in range(MOST_KEYS):
+        assert ration.allows(str(round_number), 0.0)
     assert ration.allows("one more", 0.0)
     assert not ration.allows("and another", 0.0), "the rest share one store"

@@ -103,6 +103,12 @@ def test_costs_are_per_round_and_in_all() -> None:
     assert "energy" not in shown
 
 
+def test_the_results_say_that_the_last_ten_are_tests_and_from_which_round_on() -> None:
+    table = tables.results(group_runs([run(*[0.1] * 15)]))
+    assert {"global last 10 tests", "personal last 10 tests"} <= {c.name for c in table.columns}
+    assert "last 10 tests is their mean (rounds 5 and later)" in table.note
+
+
 def test_a_run_that_goes_on_is_marked() -> None:
     table = tables.results(group_runs([run(0.1, finished=False)]))
     assert table.rows[0][0] == "e (unfinished)"
@@ -184,7 +190,7 @@ def test_our_numbers_stand_beside_published_ones() -> None:
     assert show(row[3], "points") == "-10.00"
     assert missing == ("fedprox", 0.7, None, None)
     assert "A paper." in table.note
-    assert "1 rounds, 1 seed(s)" in table.note
+    assert "best of 2 tests, 1 rounds, 1 seed(s)" in table.note
 
 
 def test_a_reference_that_names_no_metric_is_refused(tmp_path: Path) -> None:

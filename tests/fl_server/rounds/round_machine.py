@@ -22,17 +22,18 @@ from fl_server.rounds.state import (
     Action,
     Aggregated,
     Event,
-    Heard,
-    Note,
     Open,
     Phase,
     Policy,
     Publish,
+    Received,
+    Report,
     State,
     Stored,
     Tick,
     Working,
 )
+from fl_server.watch.facts.making import kind_of
 
 POLICY = Policy(
     run="run", seed=1, rounds=2, participants=(0, 1, 2, 3), start_with=4, grace=60.0
@@ -58,13 +59,13 @@ class Machine:
         return self.actions
 
     def hear(self, *messages: Connected | Info | ClientMetrics) -> tuple[Action, ...]:
-        return self.take(*(Heard(message, self.now) for message in messages))
+        return self.take(*(Received(message, self.now) for message in messages))
 
-    def store(self, *clients: int, number: int = 1) -> tuple[Action, ...]:
-        return self.take(*(Stored(client, number, self.now) for client in clients))
+    def store(self, *clients: int, round_number: int = 1) -> tuple[Action, ...]:
+        return self.take(*(Stored(client, round_number, self.now) for client in clients))
 
-    def measure(self, *clients: int, number: int = 1) -> tuple[Action, ...]:
-        return self.hear(*(metrics(client, number) for client in clients))
+    def measure(self, *clients: int, round_number: int = 1) -> tuple[Action, ...]:
+        return self.hear(*(metrics(client, round_number) for client in clients))
 
     def wait(self, seconds: float) -> tuple[Action, ...]:
         """Time passes, and boards that are there repeat that they are."""
@@ -72,13 +73,13 @@ class Machine:
         self.state = all_present(self.state, self.now)
         return self.take(Tick(self.now))
 
-    def aggregate(self, number: int = 1) -> tuple[Action, ...]:
-        return self.take(Aggregated(number, self.now))
+    def aggregate(self, round_number: int = 1) -> tuple[Action, ...]:
+        return self.take(Aggregated(round_number, self.now))
 
-    def do_round(self, number: int, clients: Iterable[int] = (0, 1, 2, 3)) -> None:
-        self.store(*clients, number=number)
-        self.measure(*clients, number=number)
-        self.aggregate(number)
+    def do_round(self, round_number: int, clients: Iterable[int] = (0, 1, 2, 3)) -> None:
+        self.store(*clients, round_number=round_number)
+        self.measure(*clients, round_number=round_number)
+        self.aggregate(round_number)
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         return [action for action in self.actions if isinstance(action, kind)]
@@ -103,7 +104,7 @@ class Machine:
 
     @property
     def notes(self) -> dict[str, str]:
-        return {note.kind: note.text for note in self.of(Note)}
+        return {kind_of(report.fact): report.fact.text for report in self.of(Report)}
 
 
 def board(name: str, clients: tuple[int, ...], **changes: object) -> Connected:
@@ -126,10 +127,10 @@ def gone(name: str, clients: tuple[int, ...], **changes: object) -> Connected:
     return board(name, clients, connected=False, **changes)
 
 
-def metrics(client: int, number: int = 1, run: str = "run") -> ClientMetrics:
+def metrics(client: int, round_number: int = 1, run: str = "run") -> ClientMetrics:
     counts = {"G": Count(correct=client, total=10)}
     return msgspec.convert(
-        {"run": run, "round": number, "client": client, "counts": counts}, ClientMetrics
+        {"run": run, "round": round_number, "client": client, "counts": counts}, ClientMetrics
     )
 
 

@@ -10,23 +10,23 @@ from common.wire.messages import (
     Selected,
 )
 from fl_server.rounds import machine as rounds
-from fl_server.rounds.machine import CONFIRM_SECONDS
+from fl_server.rounds.advance import CONFIRM_SECONDS
 from fl_server.rounds.state import (
     Announce,
     Close,
     Closing,
+    CountMetrics,
     Event,
     Gathering,
-    Heard,
-    Note,
     Open,
     Publish,
+    Received,
     Reconnected,
     Rejected,
+    Report,
     SendWeights,
     Stored,
     Strayed,
-    Tell,
     Tick,
     Working,
 )
@@ -60,7 +60,7 @@ def test_the_first_round_waits_for_all_participants_and_knows_who_is_missing() -
 
 def test_a_round_is_written_down_before_anything_of_it_is_said() -> None:
     machine = begun()
-    kinds = [type(action) for action in machine.actions if not isinstance(action, Note)]
+    kinds = [type(action) for action in machine.actions if not isinstance(action, Report)]
     assert kinds == [Open, Announce, SendWeights, Publish, Publish]
     assert machine.said == CurrentRound(
         run="run", round=1, incarnation=1, safe=(), measured=(), accepted={}
@@ -174,7 +174,7 @@ def test_updates_and_counts_come_in_any_order() -> None:
 
 def test_each_client_is_counted_once() -> None:
     machine = begun()
-    assert machine.measure(0) == (Tell(metrics(0)),)
+    assert machine.measure(0) == (CountMetrics(metrics(0)),)
     assert machine.measure(0, 0) == ()
     machine.store(0, 0, 0)
     assert machine.working.safe == {0}
@@ -184,24 +184,26 @@ def test_each_client_is_counted_once() -> None:
 def test_an_update_is_wanted_until_it_is_safe() -> None:
     machine = begun()
 
-    def wants(run: str = "run", number: int = 1, client: int = 0) -> bool:
-        return rounds.wants(POLICY, machine.state, run=run, number=number, client=client)
+    def wants(run: str = "run", round_number: int = 1, client: int = 0) -> bool:
+        return rounds.wants(
+            POLICY, machine.state, run=run, round_number=round_number, client=client
+        )
 
     assert wants()
     assert not wants(run="other")
-    assert not wants(number=2)
+    assert not wants(round_number=2)
     assert not wants(client=9)
     machine.store(0)
     assert not wants()
     machine.do_round(1)
-    assert wants(number=2)
+    assert wants(round_number=2)
 
 
 def test_nobody_is_wanted_between_rounds() -> None:
     machine = begun()
     machine.store(*A, *B)
     machine.measure(*A, *B)
-    assert not rounds.wants(POLICY, machine.state, run="run", number=1, client=0)
+    assert not rounds.wants(POLICY, machine.state, run="run", round_number=1, client=0)
 
 
 def test_what_became_safe_is_confirmed_but_not_too_often() -> None:
@@ -211,7 +213,7 @@ def test_what_became_safe_is_confirmed_but_not_too_often() -> None:
     machine.wait(CONFIRM_SECONDS / 2)
     assert list(machine.said.safe) == [0]
     assert machine.store(1) == ()
-    assert machine.measure(2) == (Tell(metrics(2)),)
+    assert machine.measure(2) == (CountMetrics(metrics(2)),)
     assert machine.wait(CONFIRM_SECONDS * 3 / 4) == ()
     machine.wait(CONFIRM_SECONDS / 4)
     assert list(machine.said.safe) == [0, 1]
@@ -225,10 +227,10 @@ def test_what_became_safe_is_confirmed_but_not_too_often() -> None:
         Stored(0, 7, 1.0),
         Stored(9, 1, 1.0),
         Rejected(0, 7, "late", 1.0),
-        Heard(metrics(0, number=7), 1.0),
-        Heard(metrics(9), 1.0),
-        Heard(info(0, "training", round=7), 1.0),
-        Heard(info(0, "training", run="other"), 1.0),
+        Received(metrics(0, round_number=7), 1.0),
+        Received(metrics(9), 1.0),
+        Received(info(0, "training", round=7), 1.0),
+        Received(info(0, "training", run="other"), 1.0),
     ],
     ids=repr,
 )
@@ -263,7 +265,7 @@ def test_between_rounds_late_words_change_nothing() -> None:
     machine.take(Strayed(1.0), Stored(0, 1, 1.0), Rejected(0, 1, "late", 1.0), Tick(9.0))
     assert machine.actions == ()
     machine.hear(metrics(0), info(0, "training"))
-    machine.aggregate(number=7)
+    machine.aggregate(round_number=7)
     assert (machine.state, machine.actions) == (before, ())
 
 

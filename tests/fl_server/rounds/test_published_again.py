@@ -98,7 +98,7 @@ def test_rounds_follow_each_other_and_after_the_last_everybody_tests() -> None:
     assert machine.said.accepted == dict.fromkeys((0, 1, 2, 3), 1)
     machine.do_round(2)
     assert machine.of(Open) == [Open(3, (), (0, 1, 2, 3))]
-    machine.measure(*A, *B, number=3)
+    machine.measure(*A, *B, round_number=3)
     assert machine.of(Close) == [Close(3, (), (), training=False)]
     machine.aggregate(3)
     assert machine.actions == (
@@ -124,10 +124,12 @@ def test_a_finished_run_stays_finished_and_says_so_on_every_connection() -> None
 def test_clients_test_after_every_nth_round_and_after_the_last() -> None:
     machine = begun(patient(rounds=3, evaluate_every=2))
     testers = [machine.working.testers]
-    for number in (1, 2, 3):
-        machine.store(*A, *B, number=number)
-        machine.measure(*machine.working.testers if number % 2 else (), number=number)
-        machine.aggregate(number)
+    for round_number in (1, 2, 3):
+        machine.store(*A, *B, round_number=round_number)
+        machine.measure(
+            *machine.working.testers if round_number % 2 else (), round_number=round_number
+        )
+        machine.aggregate(round_number)
         testers.append(machine.working.testers)
     everybody = (0, 1, 2, 3)
     assert testers == [everybody, (), everybody, everybody]

@@ -6,7 +6,6 @@ import dataclasses
 import math
 
 from fl_server.rounds import machine as rounds
-from fl_server.rounds.boards import SILENCE_SECONDS
 from fl_server.rounds.state import (
     Close,
     Gathering,
@@ -15,6 +14,7 @@ from fl_server.rounds.state import (
     Tick,
     Working,
 )
+from fl_server.watch.facts.making import SILENCE_SECONDS
 from tests.fl_server.rounds.round_machine import (
     A,
     B,
@@ -70,7 +70,7 @@ def test_after_a_restart_between_rounds_boards_are_waited_for_no_longer_than_gra
     machine.hear(board("a", A))
     assert machine.working.selected == (0, 1)
     machine.do_round(2, A)
-    assert machine.working.number == 3  # not waited for a second time
+    assert machine.working.round_number == 3  # not waited for a second time
 
 
 def test_after_a_restart_before_the_first_round_all_are_waited_for() -> None:
@@ -141,7 +141,9 @@ def test_only_an_update_that_a_closed_round_went_without_was_missed() -> None:
         "other": ("x", 1, 1),
     }
     found = {
-        name: rounds.missed(machine.policy, state, run=run, number=number, client=client)
-        for name, (run, number, client) in places.items()
+        name: rounds.missed(
+            machine.policy, state, run=run, round_number=round_number, client=client
+        )
+        for name, (run, round_number, client) in places.items()
     }
     assert found == {"late": True, "used": False, "now": False, "other": False}

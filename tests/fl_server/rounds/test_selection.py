@@ -39,10 +39,11 @@ in_two_orders = ids.flatmap(lambda some: st.tuples(st.just(some), st.permutation
 
 @given(in_two_orders, st.integers(0, 9), st.integers(1, 99))
 def test_a_draw_depends_only_on_seed_round_and_candidates(
-    orders: tuple[list[int], list[int]], seed: int, number: int
+    orders: tuple[list[int], list[int]], seed: int, round_number: int
 ) -> None:
     first, again = (
-        choose(order, population=20, rate=0.3, seed=seed, number=number) for order in orders
+        choose(order, population=20, rate=0.3, seed=seed, round_number=round_number)
+        for order in orders
     )
     assert first == again == tuple(sorted(first))
     assert set(first) <= set(orders[0])
@@ -51,33 +52,36 @@ def test_a_draw_depends_only_on_seed_round_and_candidates(
 
 def test_rounds_and_seeds_draw_differently() -> None:
     draws = {
-        choose(range(30), population=30, rate=0.2, seed=seed, number=number)
+        choose(range(30), population=30, rate=0.2, seed=seed, round_number=round_number)
         for seed in range(5)
-        for number in range(1, 5)
+        for round_number in range(1, 5)
     }
     assert len(draws) == 20
 
 
 def test_everybody_trains_at_rate_one() -> None:
-    assert choose({3, 1, 2}, population=3, rate=1.0, seed=1, number=1) == (1, 2, 3)
+    assert choose({3, 1, 2}, population=3, rate=1.0, seed=1, round_number=1) == (1, 2, 3)
 
 
 def test_somebody_trains_at_any_rate() -> None:
-    assert len(choose(range(5), population=5, rate=0.01, seed=1, number=1)) == 1
+    assert len(choose(range(5), population=5, rate=0.01, seed=1, round_number=1)) == 1
 
 
 def test_the_rate_is_of_the_population_not_of_those_who_are_there() -> None:
-    assert choose({1, 2}, population=8, rate=0.5, seed=1, number=1) == (1, 2)
+    assert choose({1, 2}, population=8, rate=0.5, seed=1, round_number=1) == (1, 2)
 
 
 def test_all_candidates_are_drawn_if_they_are_too_few() -> None:
-    assert draw({5, 4}, 3, seed=1, number=1) == (4, 5)
-    assert draw((), 3, seed=1, number=1) == ()
+    assert draw({5, 4}, 3, seed=1, round_number=1) == (4, 5)
+    assert draw((), 3, seed=1, round_number=1) == ()
 
 
 def test_clients_with_the_same_chance_are_drawn_as_ever() -> None:
     even = chances_of(range(30), gamma=0.0, seed=1)
-    draws = [draw(range(30), 4, seed=1, number=number, chances=even) for number in (1, 2, 3)]
+    draws = [
+        draw(range(30), 4, seed=1, round_number=round_number, chances=even)
+        for round_number in (1, 2, 3)
+    ]
     assert draws == [(7, 16, 17, 27), (4, 9, 17, 23), (6, 11, 18, 24)]
 
 
@@ -98,11 +102,12 @@ def test_chances_are_positive_add_up_to_one_and_come_from_the_seed(
 
 @given(in_two_orders, st.floats(0, exclude_min=True), st.integers(0, 9), st.integers(1, 99))
 def test_a_skewed_draw_depends_only_on_seed_round_and_candidates(
-    orders: tuple[list[int], list[int]], gamma: float, seed: int, number: int
+    orders: tuple[list[int], list[int]], gamma: float, seed: int, round_number: int
 ) -> None:
     chances = chances_of(range(51), gamma=gamma, seed=seed)
     first, again = (
-        draw(order, 6, seed=seed, number=number, chances=chances) for order in orders
+        draw(order, 6, seed=seed, round_number=round_number, chances=chances)
+        for order in orders
     )
     assert first == again == tuple(sorted(set(first)))
     assert set(first) <= set(orders[0])
@@ -112,8 +117,15 @@ def test_a_skewed_draw_depends_only_on_seed_round_and_candidates(
 def test_how_often_a_client_is_drawn_follows_its_chance() -> None:
     chances = chances_of(range(10), gamma=1.0, seed=3)
     drawn = Counter(
-        choose(range(10), population=10, rate=0.1, seed=3, number=number, chances=chances)[0]
-        for number in range(1, 3001)
+        choose(
+            range(10),
+            population=10,
+            rate=0.1,
+            seed=3,
+            round_number=round_number,
+            chances=chances,
+        )[0]
+        for round_number in range(1, 3001)
     )
     assert max(chances.values()) > 0.2
     for client, chance in chances.items():
@@ -131,7 +143,10 @@ def test_a_small_gamma_selects_few_clients_and_a_large_one_all() -> None:
 
 def test_chances_of_clients_that_are_not_there_do_not_count() -> None:
     chances = {0: 0.999998, 1: 1e-6, 2: 1e-6}
-    draws = {draw([1, 2], 1, seed=1, number=number, chances=chances) for number in range(20)}
+    draws = {
+        draw([1, 2], 1, seed=1, round_number=round_number, chances=chances)
+        for round_number in range(20)
+    }
     assert draws == {(1,), (2,)}
 
 
@@ -149,8 +164,8 @@ def test_an_experiments_gamma_decides_who_is_in_its_rounds() -> None:
 
     drawn = selected(policy)
     assert drawn == [
-        draw(range(2, 12), 2, seed=5, number=number, chances=policy.chances)
-        for number in range(1, 6)
+        draw(range(2, 12), 2, seed=5, round_number=round_number, chances=policy.chances)
+        for round_number in range(1, 6)
     ]
     assert drawn != selected(replace(policy, chances={}))
 

@@ -32,13 +32,13 @@ def blob(
     store: RunStore,
     client: int,
     arrays: Arrays,
-    number: int = 1,
+    round_number: int = 1,
     weight: float = 1.0,
     samples: int = 10,
 ) -> bytes:
     meta = UpdateMeta(
         run=store.run,
-        round=number,
+        round=round_number,
         client=client,
         samples=samples,
         steps=3,
@@ -53,20 +53,24 @@ def shifted(amount: float) -> Arrays:
     return {name: (array + np.float32(amount)) for name, array in model.items()}
 
 
-def tell(store: RunStore, client: int, correct: int, number: int = 1) -> ClientMetrics:
+def tell(store: RunStore, client: int, correct: int, round_number: int = 1) -> ClientMetrics:
     counts = {"G": Count(correct=correct, total=10), "L1": Count(correct=correct, total=10)}
-    return ClientMetrics(run=store.run, round=number, client=client, counts=counts)  # type: ignore[arg-type]
+    return ClientMetrics(run=store.run, round=round_number, client=client, counts=counts)  # type: ignore[arg-type]
 
 
-def do_round(aggregator: Aggregator, number: int) -> None:
-    aggregator.open_round(Open(number, (0, 1), (0, 1)))
+def do_round(aggregator: Aggregator, round_number: int) -> None:
+    aggregator.open_round(Open(round_number, (0, 1), (0, 1)))
     for client in (0, 1):
-        aggregator.count(tell(aggregator.store, client, 4 + client, number))
+        aggregator.tally.count(tell(aggregator.store, client, 4 + client, round_number))
         update = blob(
-            aggregator.store, client, shifted(number + client), number, 1.0 + 2 * client
+            aggregator.store,
+            client,
+            shifted(round_number + client),
+            round_number,
+            1.0 + 2 * client,
         )
-        aggregator.accept(number, client, update)
-    aggregator.close_round(Close(number, (0, 1), (), training=True), 1.5)
+        aggregator.accept(round_number, client, update)
+    aggregator.close_round(Close(round_number, (0, 1), (), training=True), 1.5)
 
 
 def test_the_first_download_is_the_first_model(store: RunStore) -> None:
@@ -94,8 +98,8 @@ def test_a_round_averages_by_weight_and_tells_accuracy_of_the_model_it_tested(
 def test_a_client_that_reports_twice_counts_once(store: RunStore) -> None:
     aggregator = Aggregator(store, EXPERIMENT)
     aggregator.open_round(Open(1, (0,), (0,)))
-    aggregator.count(tell(store, 0, 4))
-    aggregator.count(tell(store, 0, 4))
+    aggregator.tally.count(tell(store, 0, 4))
+    aggregator.tally.count(tell(store, 0, 4))
     assert aggregator.tally.accuracies()["tested_samples"] == 10
     aggregator.close()
 
@@ -130,11 +134,11 @@ def test_a_client_whose_number_of_samples_changes_is_refused(store: RunStore) ->
     aggregator = Aggregator(store, EXPERIMENT)
     do_round(aggregator, 1)
     aggregator.open_round(Open(2, (0, 1), ()))
-    aggregator.accept(2, 0, blob(store, 0, shifted(1), number=2, samples=10))
+    aggregator.accept(2, 0, blob(store, 0, shifted(1), round_number=2, samples=10))
     with pytest.raises(ProtocolError, match="999 samples; the client had 10 before"):
-        aggregator.accept(2, 0, blob(store, 0, shifted(1), number=2, samples=999))
+        aggregator.accept(2, 0, blob(store, 0, shifted(1), round_number=2, samples=999))
     with pytest.raises(ProtocolError, match="20000 samples; the dataset has 10000 in all"):
-        aggregator.accept(2, 1, blob(store, 1, shifted(1), number=2, samples=20_000))
+        aggregator.accept(2, 1, blob(store, 1, shifted(1), round_number=2, samples=20_000))
     aggregator.close()
 
 
@@ -142,12 +146,12 @@ def test_going_on_after_any_round_gives_the_same_model_and_the_same_lines(
     tmp_path: Path, store: RunStore
 ) -> None:
     straight = Aggregator(store, EXPERIMENT)
-    for number in (1, 2, 3):
-        do_round(straight, number)
+    for round_number in (1, 2, 3):
+        do_round(straight, round_number)
     other = create_run(tmp_path / "other", "r", EXPERIMENT)
-    for number in (1, 2, 3):
+    for round_number in (1, 2, 3):
         aggregator = Aggregator(RunStore(other.folder), EXPERIMENT)
-        do_round(aggregator, number)
+        do_round(aggregator, round_number)
         aggregator.close()
     last = Aggregator(RunStore(other.folder), EXPERIMENT)
     assert last.finish() == straight.finish()
@@ -177,13 +181,13 @@ def test_energy_of_the_open_round_is_in_its_line_and_that_of_another_is_not(
 ) -> None:
     aggregator = Aggregator(store, EXPERIMENT)
     do_round(aggregator, 1)
-    assert aggregator.last_record()["energy_joules"] is None
+    assert aggregator.lines()[-1].energy_joules is None
     aggregator.open_round(Open(2, (0, 1), (0, 1)))
-    for client, number, joules in ((0, 2, 4.0), (1, 2, 2.5), (1, 1, 9.0), (0, 2, None)):
+    for client, round_number, joules in ((0, 2, 4.0), (1, 2, 2.5), (1, 1, 9.0), (0, 2, None)):
         aggregator.note_energy(
             Info(
                 run=store.run,
-                round=number,
+                round=round_number,
                 client=client,
                 board="b",
                 state="trained",
@@ -191,15 +195,15 @@ def test_energy_of_the_open_round_is_in_its_line_and_that_of_another_is_not(
             )
         )
     do_round(aggregator, 2)
-    assert aggregator.last_record()["energy_joules"] == 6.5
-    assert [line["round"] for line in aggregator.lines()] == [0, 1, 2]
+    assert aggregator.lines()[-1].energy_joules == 6.5
+    assert [line.round for line in aggregator.lines()] == [0, 1, 2]
     aggregator.close()
 
 
 def test_counts_of_each_client_are_kept_and_never_twice(store: RunStore) -> None:
-    for number in (1, 2):
+    for round_number in (1, 2):
         aggregator = Aggregator(RunStore(store.folder), EXPERIMENT)
-        do_round(aggregator, number)
+        do_round(aggregator, round_number)
         aggregator.close()
     path = store.folder / "clients.jsonl"
     whole = path.read_bytes()

@@ -50,6 +50,23 @@ def test_a_warm_start_takes_what_fits_and_says_what_it_drew(tmp_path: Path) -> N
     assert start.notes[0].endswith("; drew head.1.0.weight")
 
 
+@pytest.mark.parametrize(("there", "here"), [(1, 2), (2, 1), (3, 1), (1, 3)])
+def test_a_warm_start_finds_every_layer_whatever_the_depth_of_the_head(
+    tmp_path: Path, there: int, here: int
+) -> None:
+    source = first_model(with_model(name="small", head_depth=there))
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(safetensors.numpy.save({name: a + 1 for name, a in source.items()}))
+    experiment = with_model(name="small", head_depth=here, init_weights=str(file))
+    start = starting_model(experiment, tmp_path)
+    fresh = first_model(experiment)
+    assert [*start.model] == [*fresh]
+    for name, array in fresh.items():
+        assert np.array_equal(start.model[name], array + 1), name
+    assert "drew" not in start.notes[0]
+    assert ".3.0.weight (there " in start.notes[0]
+
+
 def test_weights_that_cannot_be_used_are_refused_before_a_run_begins(tmp_path: Path) -> None:
     missing = with_model(init_weights=str(tmp_path / "none.safetensors"))
     with pytest.raises(ConfigError, match=r"none\.safetensors.*cannot be read.*expected"):

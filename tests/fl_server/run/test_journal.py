@@ -50,7 +50,7 @@ def test_a_torn_tail_is_left_out_and_the_next_start_goes_on_behind_the_last_whol
 ) -> None:
     path = tmp_path / "events.jsonl"
     path.unlink(missing_ok=True)
-    lines = [{"number": number, "text": "x\ny" * 5} for number in range(5)]
+    lines = [{"round_number": round_number, "text": "x\ny" * 5} for round_number in range(5)]
     write(path, lines)
     data = path.read_bytes()
     path.write_bytes(data[: max(len(data) - cut, 0)])

@@ -16,6 +16,7 @@ from common.wire.chunks import blob_digest
 from common.wire.tensors import UpdateMeta, encode_tensors
 from fl_server.rounds.state import Open
 from fl_server.run.store import CheckpointMeta, RunStore, create_run, free_name
+from fl_server.watch.facts.lines import TrainingLine
 
 EXPERIMENT = parse_experiment({"model": {"name": "dnn"}, "data": {"clients": 4}})
 
@@ -25,19 +26,19 @@ def store(tmp_path: Path) -> RunStore:
     return create_run(tmp_path, "r-1", EXPERIMENT)
 
 
-def meta(store: RunStore, number: int) -> CheckpointMeta:
-    record = {"round": number}
-    return CheckpointMeta(run=store.run, round=number, accepted={}, record=record, previous={})
+def meta(store: RunStore, round_number: int) -> CheckpointMeta:
+    record = TrainingLine(round=round_number)
+    return CheckpointMeta(run=store.run, round=round_number, accepted={}, record=record)
 
 
 def model(value: float) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float32]]]:
     return {"base.w": np.full(100, value, np.float32)}
 
 
-def update(store: RunStore, client: int, number: int = 1) -> bytes:
+def update(store: RunStore, client: int, round_number: int = 1) -> bytes:
     about = UpdateMeta(
         run=store.run,
-        round=number,
+        round=round_number,
         client=client,
         samples=5,
         steps=1,
@@ -67,8 +68,8 @@ def test_a_taken_name_is_refused_and_free_names_count_up(
 def test_the_newest_whole_checkpoint_is_used_and_damage_is_said(
     store: RunStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for number in range(5):
-        store.save_checkpoint(model(number), meta(store, number))
+    for round_number in range(5):
+        store.save_checkpoint(model(round_number), meta(store, round_number))
     paths = sorted((store.folder / "checkpoints").iterdir())
     assert len(paths) == 3
     paths[-1].write_bytes(paths[-1].read_bytes()[:-7])

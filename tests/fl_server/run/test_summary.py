@@ -9,9 +9,9 @@ import pytest
 from fl_server.run.summary import reached, summarize
 
 
-def line(number: int, **more: Any) -> dict[str, Any]:
+def line(round_number: int, **more: Any) -> dict[str, Any]:
     training = {"bytes_up": 10, "bytes_down": 30, "seconds": 2.0, "train_seconds": 3.0}
-    return {"round": number, **(training if number else {}), **more}
+    return {"round": round_number, **(training if round_number else {}), **more}
 
 
 LINES = [
@@ -41,7 +41,10 @@ def test_what_was_never_measured_has_no_figure() -> None:
 
 def test_the_mean_of_the_last_ten_is_over_rounds_that_were_tested() -> None:
     lines = [line(n, accuracy_global=float(n)) for n in range(30) if n % 2 == 0]
-    assert summarize(lines).figures["accuracy_global"].mean_last == sum(range(10, 30, 2)) / 10
+    found = summarize(lines).figures["accuracy_global"]
+    assert found.mean_last == sum(range(10, 30, 2)) / 10
+    assert found.mean_last_from == 10
+    assert summarize(lines[:1]).figures["accuracy_global"].mean_last_from == 0
 
 
 def test_rounds_bytes_and_seconds_to_an_accuracy() -> None:

@@ -176,24 +176,24 @@ def test_roles_become_clients_with_shards_of_their_own(
 ) -> None:
     folder = tmp_path / "given" / "shakespeare"
     folder.mkdir(parents=True)
-    plays = {f"{name}.xml": play(**{name: [name * 50] * 3}) for name in "abcde"}
+    plays = {f"{name}.xml": play(**{name: [name * 200] * 3}) for name in "abcde"}
     layout = archive(folder, {**plays, "notes.txt": "no play"})
     entry = replace(ENTRIES["shakespeare"], layouts=(layout,))
     monkeypatch.setitem(ENTRIES, "shakespeare", entry)
     monkeypatch.setenv("FEDBED_DATA", str(tmp_path / "given"))
     assert require_dataset("shakespeare") == folder
     dataset = load_dataset("shakespeare")
-    assert dataset.official == len(dataset.labels) == 5 * 72
+    assert dataset.official == len(dataset.labels) == 5 * 522
 
     data = DataSection(
-        dataset="shakespeare", partition="natural", clients=3, max_samples=50, train_ratio=0.8
+        dataset="shakespeare", partition="natural", clients=3, max_samples=500, train_ratio=0.8
     )
     shards = ShardSet(tmp_path / "shards", Experiment(data=data)).ensure(range(3))
     roles = set()
     for client in range(3):
         shard = shards.load(client)
-        assert shard.train.images.shape == (40, 80)
-        assert shard.test.images.shape == (10, 80)
+        assert shard.train.images.shape == (400, 80)
+        assert shard.test.images.shape == (21, 80)
         (letter,) = {symbol for window in shard.train.images for symbol in show(window)} - {" "}
         roles.add(letter)
     assert len(roles) == 3

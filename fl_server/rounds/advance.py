@@ -1,0 +1,185 @@
+"""PURE: what becomes due in a run: opening a round, publishing it again, closing it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from common.ids import show_ids
+from common.wire.messages import CurrentRound, Selected, TrainEnd
+from fl_server.rounds.boards import may_not_know
+from fl_server.rounds.selection import choose, draw, enough, is_overdue, not_given_up
+from fl_server.rounds.state import (
+    Action,
+    Announce,
+    Close,
+    Closing,
+    Finished,
+    Gathering,
+    Open,
+    Policy,
+    Publish,
+    Report,
+    SendWeights,
+    State,
+    Working,
+)
+from fl_server.watch import facts
+from fl_server.watch.facts.making import clients_dropped
+
+REPEAT_AT_MOST = 30.0
+CONFIRM_SECONDS = 0.25
+WAITING_SECONDS = 3.0
+
+
+def advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Action, ...]]:
+    """Do everything that is due in this phase."""
+    match state.phase:
+        case Gathering(since):
+            return _try_to_begin(policy, state, since, now)
+        case Working() as phase:
+            return _try_to_close(policy, state, phase, now)
+        case Closing() | Finished():
+            return state, ()
+
+
+def _try_to_begin(
+    policy: Policy, state: State, since: float, now: float
+) -> tuple[State, tuple[Action, ...]]:
+    first = state.done == 0
+    there = len(state.registered(connected=first))
+    waited_enough = not first and now - since >= policy.grace
+    if there < enough(policy) or (there < policy.start_with and not waited_enough):
+        return state, ()
+    return _open(policy, state, state.done + 1, now)
+
+
+def _open(
+    policy: Policy, state: State, round_number: int, now: float
+) -> tuple[State, tuple[Action, ...]]:
+    here = not_given_up(policy, state, now)
+    candidates = here if len(here) >= enough(policy) else state.registered()
+    selected: tuple[int, ...] = ()
+    if round_number <= policy.rounds:
+        selected = choose(
+            candidates,
+            population=len(policy.participants),
+            rate=policy.rate,
+            seed=policy.seed,
+            round_number=round_number,
+            chances=policy.chances,
+        )
+    due = (round_number - 1) % policy.evaluate_every == 0 or round_number > policy.rounds
+    testers = tuple(sorted(candidates)) if due else ()
+    opened = replace(state, phase=Working(round_number, selected, testers, now))
+    published, actions = publish_everything(policy, opened, now)
+    return published, (Open(round_number, selected, testers), *actions)
+
+
+def _try_to_close(
+    policy: Policy, state: State, phase: Working, now: float
+) -> tuple[State, tuple[Action, ...]]:
+    if not all(is_overdue(policy, state, phase, client, now) for client in phase.pending):
+        return _repeat(policy, *_note_waiting(state, phase, now), now)
+    lacking = min(enough(policy), len(phase.selected)) - len(phase.safe)
+    if lacking <= 0 or not phase.untrained:
+        return _close(policy, state, phase)
+    others = not_given_up(policy, state, now).difference(phase.selected)
+    if not others:
+        return _repeat(policy, *_note_waiting(state, phase, now), now)
+    called = draw(
+        others,
+        lacking,
+        seed=policy.seed,
+        round_number=phase.round_number,
+        chances=policy.chances,
+    )
+    selected = tuple(sorted({*phase.selected, *called}))
+    text = f"round {phase.round_number} lacks updates: clients {show_ids(called)} train instead"
+    more = replace(state, phase=replace(phase, selected=selected, opened=now))
+    published, actions = publish_everything(policy, more, now)
+    opened = Open(phase.round_number, selected, phase.testers)
+    return published, (Report(facts.Called(text)), opened, *actions)
+
+
+def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[Action, ...]]:
+    used = tuple(sorted(phase.safe))
+    dropped = tuple(sorted(phase.untrained))
+    notes: tuple[Action, ...] = ()
+    if dropped:
+        notes = (Report(clients_dropped(phase.round_number, dropped)),)
+    if phase.untested:
+        text = (
+            f"round {phase.round_number} has no counts of clients {show_ids([*phase.untested])}"
+        )
+        notes += (Report(facts.Uncounted(text)),)
+    close = Close(
+        phase.round_number, used, dropped, training=phase.round_number <= policy.rounds
+    )
+    return replace(state, phase=Closing(phase.round_number, used)), (*notes, close)
+
+
+def _note_waiting(
+    state: State, phase: Working, now: float
+) -> tuple[State, Working, tuple[Action, ...]]:
+    """Report once that a round waits only for boards that are lost."""
+    if now - phase.opened < WAITING_SECONDS or phase.waited == phase.pending:
+        return state, phase, ()
+    if not phase.pending.isdisjoint(state.registered(connected=True)):
+        return state, phase, ()
+    phase = replace(phase, waited=phase.pending)
+    clients = show_ids([*phase.pending])
+    text = f"round {phase.round_number} waits for clients {clients}, whose boards are lost"
+    note = Report(facts.Waiting(text))
+    return replace(state, phase=phase), phase, (note,)
+
+
+def _repeat(
+    policy: Policy, state: State, phase: Working, notes: tuple[Action, ...], now: float
+) -> tuple[State, tuple[Action, ...]]:
+    since = now - phase.repeated
+    if since >= REPEAT_AT_MOST or (
+        since >= phase.gap and may_not_know(state, phase.pending, phase.round_number)
+    ):
+        gap = min(2 * phase.gap, REPEAT_AT_MOST)
+        again = replace(phase, published=now, repeated=now, gap=gap, unpublished=False)
+        everything: tuple[Action, ...] = (Announce(), *_current_round(policy, state, phase))
+        return replace(state, phase=again), notes + everything
+    if phase.unpublished and now - phase.published >= CONFIRM_SECONDS:
+        confirmed = replace(phase, unpublished=False, published=now)
+        return replace(state, phase=confirmed), notes + _current_round(policy, state, phase)
+    return state, notes
+
+
+def publish_everything(
+    policy: Policy, state: State, now: float
+) -> tuple[State, tuple[Action, ...]]:
+    """All that boards need to take part, as after a reconnect."""
+    match state.phase:
+        case Working() as phase:
+            published = replace(
+                phase, published=now, repeated=now, weights_published=now, unpublished=False
+            )
+            return replace(state, phase=published), (
+                Announce(),
+                SendWeights(phase.round_number),
+                *_current_round(policy, state, phase),
+            )
+        case Finished(reason):
+            return state, (Publish(TrainEnd(run=policy.run, reason=reason)),)
+        case Gathering() | Closing():
+            return state, (Announce(),)
+
+
+def _current_round(policy: Policy, state: State, phase: Working) -> tuple[Action, ...]:
+    current = CurrentRound(
+        run=policy.run,
+        round=phase.round_number,
+        incarnation=state.incarnation,
+        safe=tuple(sorted(phase.safe | phase.rejected)),
+        measured=tuple(sorted(phase.measured)),
+        accepted=dict(state.accepted),
+    )
+    selected = Selected(
+        run=policy.run, round=phase.round_number, clients=phase.selected, testers=phase.testers
+    )
+    return Publish(current), Publish(selected)

@@ -1,0 +1,97 @@
+"""PURE: facts that are made in more than one place, and facts as lines of events.jsonl."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from common.ids import show_ids
+from common.wire.messages import Connected, Info
+from fl_server.watch import facts
+from fl_server.watch.facts import Fact
+
+SILENCE_SECONDS = 60.0  # then a board counts as lost: a last will can die with the broker
+
+AnyFact = TypeVar("AnyFact", bound=facts.Base | facts.RoundClosed | facts.Evaluated)
+
+
+def is_kept(fact: Fact) -> bool:
+    """Whether a fact belongs into events.jsonl."""
+    return kind_of(fact) in facts.KEPT_KINDS
+
+
+def kind_of(fact: Fact) -> str:
+    """The kind of a fact: the value of `event`."""
+    return str(fact.__struct_config__.tag)
+
+
+def stamped(fact: AnyFact, now: float) -> AnyFact:
+    """The fact with the time at which it is reported."""
+    return msgspec.structs.replace(fact, time=round(now, 3))
+
+
+def encode(fact: Fact) -> bytes:
+    """A fact as one line of JSON, without its end."""
+    return msgspec.json.encode(fact)
+
+
+def parse(record: Mapping[str, Any]) -> Fact:
+    """A fact from a JSON object of events.jsonl; msgspec.ValidationError if it is none."""
+    return cast("Fact", msgspec.convert(record, Fact))  # mypy: a union is no type[T]
+
+
+def evaluated(line: Mapping[str, Any]) -> facts.Evaluated:
+    """From a line of metrics.jsonl."""
+    return msgspec.convert(line, facts.Evaluated)
+
+
+def round_closed(line: Mapping[str, Any]) -> facts.RoundClosed:
+    """From the training part of a line of metrics.jsonl."""
+    return msgspec.convert(line, facts.RoundClosed)
+
+
+def presence(message: Connected, *, connected: bool) -> facts.Presence:
+    """A board as its message describes it; what a lost one last reported is not current."""
+    return facts.Presence(
+        board=message.board,
+        connected=connected,
+        clients=message.clients,
+        host=message.host,
+        problem=message.problem if connected else "",
+        telemetry=message.telemetry if connected else None,
+    )
+
+
+def board_lost(board: str, clients: Sequence[int], *, silent: bool = False) -> facts.Lost:
+    """A board has left, or has sent nothing for SILENCE_SECONDS."""
+    why = f": nothing received for {SILENCE_SECONDS:.0f} s" if silent else ""
+    return facts.Lost(f"board {board} is lost (clients {show_ids(clients)}){why}", board)
+
+
+def board_back(board: str) -> facts.Back:
+    """A lost board has sent something."""
+    return facts.Back(f"board {board} is back", board)
+
+
+def board_problem(board: str, text: str) -> facts.Problem:
+    """A board cannot take part."""
+    return facts.Problem(f"board {board}: {text}", board)
+
+
+def client_failed(info: Info) -> facts.Failed:
+    """A client could not be trained."""
+    text = f"client {info.client} on board {info.board} failed: {info.problem}"
+    return facts.Failed(text, info.board, info.client)
+
+
+def client_reset(info: Info) -> facts.StateLost:
+    """A client's state was damaged."""
+    text = f"client {info.client} on board {info.board}: {info.problem}"
+    return facts.StateLost(text, info.board, info.client)
+
+
+def clients_dropped(round_number: int, clients: Sequence[int]) -> facts.Dropped:
+    """A round was closed without these clients."""
+    return facts.Dropped(f"round {round_number} goes on without clients {show_ids(clients)}")
