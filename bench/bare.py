@@ -23,7 +23,7 @@ from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from bench.testbed import process
-from common.wire.codec import CHUNK
+from common.wire.chunks import CHUNK
 
 START_SECONDS = 60.0
 ROUND_SECONDS = 120.0

@@ -11,7 +11,7 @@ from bench.testbed import PROTOCOL_ONLY, coordinate, round_times
 from common.config import Experiment
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
-from common.wire.codec import ModelMeta, encode_tensors
+from common.wire.tensors import ModelMeta, encode_tensors
 from fl_server.lab.lab import Lab
 
 BOARDS = 2

@@ -1,7 +1,8 @@
-"""Where the broker is, and whether anybody answers there."""
+"""Where the broker is, and whether it answers."""
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import ssl
 import threading
@@ -26,10 +27,21 @@ class Address:
         return f"{self.host}:{self.port}"
 
 
-def probe(address: Address, timeout: float = 5.0, *, patience: float = 0.0) -> None:
-    """Fail with the reason if nobody answers at the broker's address (within the patience).
+def session_name(address: Address, client_id: str) -> str:
+    """The MQTT client id: for an account, one that other accounts cannot guess.
 
-    With TLS, whoever answers must also be the broker that the credentials are for.
+    A client that connects with the id of another disconnects it.
+    """
+    if address.password is None:
+        return client_id
+    secret = address.password.encode()[:64]
+    return f"{client_id}-{hashlib.blake2b(client_id.encode(), key=secret).hexdigest()[:16]}"
+
+
+def probe(address: Address, timeout: float = 5.0, *, patience: float = 0.0) -> None:
+    """Fail with the reason if the broker does not answer within the patience (seconds).
+
+    With TLS, what answers must also be the broker that the credentials are for.
     """
     end = time.monotonic() + patience
     try:

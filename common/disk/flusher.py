@@ -1,4 +1,4 @@
-"""Brings files to the disk behind the back of whoever wrote them."""
+"""Flushes files to the disk in the background."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Flusher:
             try:
                 flush(path)
             except FileNotFoundError:
-                pass  # nobody needs it any more
+                pass  # deleted in the meantime
             except OSError as error:
                 log.warning("%s may not survive a power cut: %s", path, explain(error))
             finally:

@@ -17,3 +17,8 @@ def device() -> torch.device:
         return torch.device("cpu")
     torch.backends.cudnn.deterministic = True  # a training that is repeated gives the same bits
     return torch.device("cuda")
+
+
+def use_one_thread() -> None:
+    """Let torch compute on one thread: processes share cores far better than threads do."""
+    torch.set_num_threads(1)

@@ -42,9 +42,9 @@ def build_optimizer(parameters: Tensors, settings: TrainingSection, rate: float)
             return _Adam(parameters, settings, rate)
 
 
-def learning_rate(settings: TrainingSection, number: int) -> float:
-    """The rate of round `number`: the first has the full one, a test before it as well."""
-    return settings.learning_rate * settings.learning_rate_decay ** max(0, number - 1)
+def learning_rate(settings: TrainingSection, round_number: int) -> float:
+    """The rate of a round: the full one in the first, and in a test before it."""
+    return settings.learning_rate * settings.learning_rate_decay ** max(0, round_number - 1)
 
 
 @torch.no_grad()

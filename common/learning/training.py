@@ -1,6 +1,6 @@
-"""The one local training loop, and counting correct predictions.
+"""The one local training loop.
 
-What an algorithm varies comes in as a `Plan`; all chance comes from the generator given.
+What an algorithm varies comes in as a `Plan`; all randomness comes from the generator given.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from torch.nn import functional
 from common.algorithms.base import MODEL, After, Extra, Loss, Net
 from common.arrays import part_of
 from common.config import TrainingSection
-from common.data.samples import Images, Samples
+from common.data.samples import Samples
 from common.learning.device import device
+from common.learning.inputs import Inputs, features_of, images_of
 from common.learning.net import TorchNet
 from common.learning.optimizers import (
     Optimizer,
@@ -30,9 +31,6 @@ from common.learning.optimizers import (
     learning_rate,
 )
 from common.learning.torch_seed import torch_chance_from
-
-FEATURE_BATCH = 100
-NORMALISED_AT_ONCE = 16 * 1024 * 1024  # values; as float32 they take 64 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,31 +64,31 @@ def train(  # noqa: PLR0913 - each is a thing of its own
     rng: np.random.Generator,
     plan: Plan = PLAIN,
     *,
-    number: int = 1,
+    round_number: int = 1,
     memory: dict[str, Tensor] | None = None,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> TrainingStats:
     """Train the parts of `net` that the plan names, in place; in evaluation mode afterwards.
 
-    `number` is the round, for the decay of the rate; `progress(pass, passes, loss)` hears of
-    every finished pass over the samples. The optimizer starts from nothing in every call, or
-    from `memory`, in which it then leaves what the next call may start from.
+    `round_number` is for the decay of the rate; `progress(pass, passes, loss)` is called after
+    every pass over the samples. The optimizer starts from nothing in every call, or from
+    `memory`, in which it then leaves what the next call may start from.
     """
     planned = _planned_steps(len(samples), settings, plan)
     passes = math.ceil(planned / _steps_per_pass(len(samples), settings))
     mean, steps = float("nan"), 0
     with torch_chance_from(rng), _trainable(net, plan.only) as parameters:
-        stepper = _Stepper(net, parameters, samples, settings, plan, number)
+        stepper = _Stepper(net, parameters, samples, settings, plan, round_number)
         stepper.recall(memory or {})
-        for number_of_pass in range(1, passes + 1):
+        for at_pass in range(1, passes + 1):
             batches = _batches(rng.permutation(len(samples)), settings.batch_size)
             batches = batches[: planned - steps]
-            if net.has_norm and len(batches[-1]) == 1:  # statistics of one sample are none
+            if net.has_norm and len(batches[-1]) == 1:  # BatchNorm needs two samples
                 batches = batches[:-1]
             mean = stepper.do(batches)
             steps += len(batches)
             if progress is not None:
-                progress(number_of_pass, passes, mean)
+                progress(at_pass, passes, mean)
         if memory is not None:
             memory |= stepper.memory()
     return TrainingStats(mean, stepper.steps)
@@ -106,7 +104,7 @@ class _Stepper:
         samples: Samples,
         settings: TrainingSection,
         plan: Plan,
-        number: int,
+        round_number: int,
     ) -> None:
         self.steps = 0
         self._net = net
@@ -116,15 +114,18 @@ class _Stepper:
         self._settings = settings
         self._plan = plan
         self._loss = _cross_entropy if plan.loss is None else plan.loss
-        self._inputs = _reader(net, samples, plan)
-        if self._inputs.are_features:
+        self._inputs: Inputs
+        if plan.loss is None and plan.only == ("head",) and net.has_fixed_features:
+            self._inputs = features_of(net, samples)  # once instead of in every pass
             self._loss = _cross_entropy_of_features
-        self._optimizers = _optimizers(parameters, settings, plan, number)
+        else:
+            self._inputs = images_of(samples)
+        self._optimizers = _optimizers(parameters, settings, plan, round_number)
 
     def recall(self, memory: Mapping[str, Tensor]) -> None:
-        """Go on from what an earlier training left behind."""
+        """Continue from what an earlier training left behind."""
         for at, (optimizer, _) in enumerate(self._optimizers):
-            names = sorted((name for name in memory if name.startswith(f"{at}.")), key=_number)
+            names = sorted((name for name in memory if name.startswith(f"{at}.")), key=_index)
             if names:
                 optimizer.memory = tuple(memory[name] for name in names)
 
@@ -139,7 +140,7 @@ class _Stepper:
     def do(self, batches: Sequence[npt.NDArray[np.int64]]) -> float:
         """One step for each batch; the mean loss of their samples."""
         losses = [self._step(batch) for batch in batches]
-        # looked at after the last step only, for every look at a number waits for it
+        # read after the last step only: reading a number waits until it is computed
         counted = [
             (loss.item(), len(batch))
             for loss, batch in zip(losses, batches, strict=True)
@@ -151,7 +152,7 @@ class _Stepper:
     def _step(self, batch: npt.NDArray[np.int64]) -> Tensor | None:
         index = torch.from_numpy(batch).to(self._labels.device)
         labels = self._labels.index_select(0, index)
-        loss = self._loss(self._net, self._inputs.batch(index), labels)
+        loss = self._loss(self._net, self._inputs(index), labels)
         if loss is None:
             return None
         gradients = torch.autograd.grad(loss, self._tensors)
@@ -169,37 +170,8 @@ class _Stepper:
         return loss.detach()
 
 
-def _number(name: str) -> int:
+def _index(name: str) -> int:
     return int(name.partition(".")[2])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Reader:
-    """Where the inputs of a batch come from: images, or the features a frozen base makes."""
-
-    images: Images
-    values: Tensor | None  # all inputs, if memory allows
-    are_features: bool = False
-
-    def batch(self, index: Tensor) -> Tensor:
-        if self.values is not None:
-            return self.values.index_select(0, index)
-        return normalised(self.images[index.cpu().numpy()])
-
-
-def _reader(net: TorchNet, samples: Samples, plan: Plan) -> _Reader:
-    """With a base that stays as it is, its features are computed once instead of every pass."""
-    frozen = plan.loss is None and plan.only == ("head",) and net.has_fixed_features
-    if not frozen:
-        few = samples.images.size <= NORMALISED_AT_ONCE
-        return _Reader(samples.images, normalised(samples.images) if few else None)
-    base = net.part("base")
-    with torch.no_grad():
-        features = [
-            base(normalised(samples.images[start : start + FEATURE_BATCH]))
-            for start in range(0, len(samples), FEATURE_BATCH)
-        ]
-    return _Reader(samples.images, torch.cat(features), are_features=True)
 
 
 def _cross_entropy(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
@@ -211,7 +183,7 @@ def _cross_entropy_of_features(net: Net, features: Tensor, labels: Tensor) -> Te
 
 
 def _optimizers(
-    parameters: Mapping[str, Tensor], settings: TrainingSection, plan: Plan, number: int
+    parameters: Mapping[str, Tensor], settings: TrainingSection, plan: Plan, round_number: int
 ) -> list[tuple[Optimizer, list[int]]]:
     """An optimizer for all parameters that share their settings, and which ones those are."""
     groups: dict[TrainingSection, list[int]] = {}
@@ -221,53 +193,12 @@ def _optimizers(
     return [
         (
             build_optimizer(
-                tuple(tensors[at] for at in chosen), own, learning_rate(own, number)
+                tuple(tensors[at] for at in chosen), own, learning_rate(own, round_number)
             ),
             chosen,
         )
         for own, chosen in groups.items()
     ]
-
-
-def count_correct(
-    predict: Callable[[Tensor], Tensor], samples: Samples, batch: int = 100
-) -> int:
-    """How many samples have their largest logit at their own class."""
-    labels = torch.tensor(samples.labels, device=device())
-    correct = 0
-    with torch.inference_mode():
-        for start in range(0, len(samples), batch):
-            part = slice(start, start + batch)
-            answers = predict(normalised(samples.images[part])).argmax(dim=1)
-            correct += int((answers == labels[part]).sum())
-    return correct
-
-
-def mean_loss(net: TorchNet, samples: Samples, batch: int = 100) -> float:
-    """Mean cross-entropy of the model over some samples."""
-    labels, total = torch.tensor(samples.labels, device=device()), 0.0
-    with torch.inference_mode():
-        for start in range(0, len(samples), batch):
-            part = slice(start, start + batch)
-            outputs = net(normalised(samples.images[part]))
-            total += functional.cross_entropy(outputs, labels[part], reduction="sum").item()
-    return total / len(samples)
-
-
-def normalised(images: Images) -> Tensor:
-    """Bytes 0..255 as float32 between -1 and 1, in memory of their own.
-
-    Text [n, characters] holds numbers of symbols, which stay as they are.
-    """
-    if images.ndim == 2:
-        return torch.tensor(images, dtype=torch.int64, device=device())
-    values = torch.tensor(images, dtype=torch.float32, device=device())
-    return values.div_(255).sub_(0.5).div_(0.5)
-
-
-def use_one_thread() -> None:
-    """Let torch compute on one thread: processes share cores far better than threads do."""
-    torch.set_num_threads(1)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from common.disk.atomic import disk_errors, write_all, write_atomic
 from common.errors import ProtocolError
-from common.wire.codec import CHUNK, blob_digest
+from common.wire.chunks import CHUNK, blob_digest
 from common.wire.messages import Chunk, ChunkHeader
 
 SMALL = 4 * 1024 * 1024

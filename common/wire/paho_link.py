@@ -1,36 +1,33 @@
-"""A Link over MQTT; the only file that imports paho.
+"""A Link over MQTT, made of paho's client.
 
 Facts about paho and Mosquitto that shape it: an exception or a wait inside a callback stops the
-network thread for good, so callbacks only put something on a queue (and may wait for room in
-it, for its reader never waits for them); QoS 2 loses messages, so
-everything is QoS 1; a refused login is tried for ever unless somebody stops it; a publish while
-offline is kept in memory without bound, so nothing is published while offline: both sides say
-everything again on `Up`.
+network thread for good, so callbacks only put something on a queue (they may wait for room in
+it, because its reader never waits for them); QoS 2 loses messages, so everything is QoS 1; a
+refused login is retried for ever unless the client is stopped; a publish while offline is kept
+in memory without bound, so nothing is published while offline: both sides publish everything
+again on `Up`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import queue
-import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from paho.mqtt import client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from common.access.address import Address
-from common.access.tls import client_context, why
+from common.access.address import Address, session_name
+from common.access.tls import why
 from common.wire.inbox import Inbox
 from common.wire.link import Arrived, Down, Happening, Posted, Refused, Session, Streamed, Up
+from common.wire.mqtt.client import disconnect, make_client, new_properties
 from common.wire.streams import Streams
 from common.wire.topics import QOS, Packet
 
@@ -39,7 +36,8 @@ log = logging.getLogger(__name__)
 SESSION_SECONDS = 24 * 3600
 WILL_DELAY_SECONDS = 2
 RECEIVE_AT_ONCE = 16  # messages that wait for us to confirm them
-WAITING_BYTES = 8 * 1024 * 1024  # of messages that we have and did not look at yet
+WAITING_BYTES = 8 * 1024 * 1024  # of messages that have arrived and were not taken yet
+_OVERHEAD_BYTES = 1024  # what a message without payload costs
 # A packet above the broker's limit (see `broker.config`) makes it hang up, and paho sends the
 # packet again after every reconnect: nothing else would ever get through.
 MAX_PAYLOAD = 1024 * 1024 - 4096
@@ -52,31 +50,18 @@ _KICKS, _KICK_SECONDS = 10, 3.0
 _MOST_UNHEARD = 1000
 
 
-def _properties(packet_type: int) -> Properties:
-    return Properties(packet_type)  # type: ignore[no-untyped-call]
-
-
-def _send_at_once(_client: mqtt.Client, _data: object, connection: mqtt.SocketLike) -> None:
-    """Small messages must not wait until the broker has acknowledged what went before."""
-    if isinstance(connection, socket.socket):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def session_name(address: Address, client_id: str) -> str:
-    """The MQTT client id: for an account, one that other accounts cannot guess.
-
-    Whoever connects with the id of another client throws it off the broker.
-    """
-    if address.password is None:
-        return client_id
-    secret = address.password.encode()[:64]
-    return f"{client_id}-{hashlib.blake2b(client_id.encode(), key=secret).hexdigest()[:16]}"
-
-
 @dataclass(frozen=True, slots=True)
 class _Acknowledged:
     mid: int
     failure: str
+
+
+def _topic(message: mqtt.MQTTMessage) -> str:
+    """Its topic; if that is not text, one that no reader knows."""
+    try:
+        return message.topic
+    except UnicodeDecodeError:
+        return ""
 
 
 class PahoLink:
@@ -107,7 +92,7 @@ class PahoLink:
         assert self._client is None, "a link is opened once"
         self._session = session
         client = self._make_client(session_name(self.address, session.client_id))
-        connect = _properties(PacketTypes.CONNECT)
+        connect = new_properties(PacketTypes.CONNECT)
         connect.SessionExpiryInterval = SESSION_SECONDS if session.lasting else 0
         connect.ReceiveMaximum = RECEIVE_AT_ONCE
         client.connect_async(
@@ -121,17 +106,8 @@ class PahoLink:
         self._client = client
 
     def _make_client(self, client_id: str) -> mqtt.Client:
-        client = mqtt.Client(
-            CallbackAPIVersion.VERSION2, client_id, protocol=mqtt.MQTTv5, manual_ack=True
-        )
-        client.reconnect_delay_set(1, 2)
-        client.max_inflight_messages_set(100)
-        if self.address.username is not None:
-            client.username_pw_set(self.address.username, self.address.password)
-        if self.address.ca is not None:
-            client.tls_set_context(client_context(self.address.ca))
+        client = make_client(self.address, client_id)
         client.on_pre_connect = self._before_connect
-        client.on_socket_open = _send_at_once
         client.on_connect = self._on_connect
         client.on_connect_fail = self._on_connect_fail
         client.on_disconnect = self._on_disconnect
@@ -147,7 +123,7 @@ class PahoLink:
         if self._session.will is None:
             return
         will = self._session.will(self._connection)
-        delay = _properties(PacketTypes.WILLMESSAGE)
+        delay = new_properties(PacketTypes.WILLMESSAGE)
         delay.WillDelayInterval = WILL_DELAY_SECONDS
         client.will_set(will.topic, will.payload, QOS, will.retain, delay)
 
@@ -194,12 +170,12 @@ class PahoLink:
         self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage
     ) -> None:
         if message.qos == 0:  # not ours; and the broker would not wait for us to keep up
-            topic = message.topic if len(self._unheard) < _MOST_UNHEARD else ""
+            topic = _topic(message) if len(self._unheard) < _MOST_UNHEARD else ""
             self._unheard[topic] += 1
             return
         payload = bytes(message.payload)
-        arrived = Arrived(message.topic, payload, bool(message.retain), message.mid)
-        self._happenings.put(arrived, len(payload))
+        arrived = Arrived(_topic(message), payload, bool(message.retain), message.mid)
+        self._happenings.put(arrived, _OVERHEAD_BYTES + len(payload))
 
     def _on_publish(
         self, _client: mqtt.Client, _data: object, mid: int, code: ReasonCode, _p: object
@@ -235,7 +211,7 @@ class PahoLink:
         assert self._client is not None, "only an open link is up"
         return self._client.publish(packet.topic, packet.payload, QOS, packet.retain).mid
 
-    def stream(self, token: str, packets: Iterator[Packet]) -> None:
+    def stream(self, token: Hashable, packets: Iterator[Packet]) -> None:
         """Send many large messages, a few at a time; not while offline, nor twice at once."""
         if self._up:
             self._streams.add(token, packets)
@@ -300,7 +276,7 @@ class PahoLink:
             self.receive(min(0.05, max(0.0, end - time.monotonic())))
         self._happenings.close()
         if self._client is not None:
-            _disconnect(self._client, forget_session=forget_session)
+            disconnect(self._client, forget_session=forget_session)
 
     def __enter__(self) -> PahoLink:
         return self
@@ -314,15 +290,3 @@ def connect(address: Address, session: Session) -> PahoLink:
     link = PahoLink(address)
     link.open(session)
     return link
-
-
-def _disconnect(client: mqtt.Client, *, forget_session: bool) -> None:
-    farewell = _properties(PacketTypes.DISCONNECT)
-    if forget_session:
-        farewell.SessionExpiryInterval = 0
-    client.disconnect(properties=farewell)
-    client.loop_stop()
-    # its two sockets stay open while a callback and the client refer to each other
-    client.on_pre_connect = client.on_connect = client.on_connect_fail = None
-    client.on_disconnect = client.on_message = client.on_publish = None
-    client.on_subscribe = client.on_socket_open = None

@@ -1,4 +1,4 @@
-"""The bytes of a safetensors file, read where they lie: header and arrays without a copy.
+"""PURE: the bytes of a safetensors file, read where they lie: header and arrays without a copy.
 
 safetensors itself copies every array, which would double the memory of each update.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from common.arrays import Array
 from common.errors import ProtocolError
-from common.wire.typed import decoder
+from common.wire.json_codec import INVALID, decodable, decoder
 
 MAX_HEADER = 512 * 1024
 METADATA = "__metadata__"
@@ -30,8 +30,10 @@ _KINDS = {
     "BOOL": "?",
 }
 Header: TypeAlias = dict[str, msgspec.Raw]
+_HEADER: msgspec.json.Decoder[Header] = msgspec.json.Decoder(Header)
 
 
+@decodable
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     dtype: str
     shape: tuple[int, ...]
@@ -44,8 +46,8 @@ def read_header(data: bytes) -> tuple[Header, int]:
         (length,) = struct.unpack_from("<Q", data)
         if length > min(len(data) - 8, MAX_HEADER):
             raise ProtocolError(f"a header of {length} bytes in a blob of {len(data)}")
-        return decoder(Header).decode(data[8 : 8 + length]), 8 + length
-    except (struct.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _HEADER.decode(data[8 : 8 + length]), 8 + length
+    except (struct.error, *INVALID) as error:
         raise ProtocolError(f"not a tensor blob: {error}") from error
 
 
@@ -68,7 +70,7 @@ def read_arrays(data: bytes) -> dict[str, Array]:
 def _place(name: str, raw: msgspec.Raw) -> _Entry:
     try:
         place = decoder(_Entry).decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except INVALID as error:
         raise ProtocolError(f"{name[:100]}: {error}") from error
     if place.dtype not in _KINDS or any(length < 0 for length in place.shape):
         raise ProtocolError(f"{name[:100]} is {place.dtype[:20]} of shape {place.shape}"[:300])

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from common.algorithms import choices, find_builder, known_builders, options_of
-from common.disk.atomic import FolderLock
+from common.disk.lock import FolderLock
 from common.experiment.file import load_experiment
 from common.ids import check_name
 from fl_server.cli.options import experiment_file, overrides_option, run_option

@@ -6,6 +6,7 @@ Runs the same programs as a real fleet; everything it started ends with it.
 from __future__ import annotations
 
 import logging
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from common.access.address import Address
-from common.errors import BrokerError, FedbedError
+from common.errors import BrokerError, FedbedError, UsageError
 from common.program.child import dies_with_parent
 from common.program.ports import free_port
 from fl_server.lab.relay import Relay
@@ -198,3 +199,17 @@ def _answers(address: Address, process: subprocess.Popen[bytes]) -> bool:
         else:
             return True
     return False
+
+
+def check_boards(folder: Path, clients: Sequence[int], boards: int) -> None:
+    """Refuse to go on with another number of boards: clients would lose what they know."""
+    earlier = len(list(folder.glob("b[0-9]*/daemon.json")))
+    if earlier and earlier != min(boards, len(clients)):
+        raise UsageError(f"{folder} was started with {earlier} boards; go on with as many")
+
+
+def keep_only_logs(folder: Path) -> None:
+    """What only boards need is deleted when nothing is left to do for them."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)

@@ -18,7 +18,7 @@ from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from common.arrays import digest
-from common.wire.codec import ModelMeta, decode_tensors
+from common.wire.tensors import ModelMeta, decode_tensors
 from fl_server.run.journal import read_records
 
 PATIENCE = 90.0  # generous: a loaded machine is ten times slower

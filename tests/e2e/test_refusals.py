@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from common.wire.codec import MAX_FRAME, decode
+from common.wire.chunks import MAX_FRAME
+from common.wire.json_codec import decode
 from common.wire.messages import Connected
 from tests.e2e.rig import TINY, Rig, boards, eventually
 

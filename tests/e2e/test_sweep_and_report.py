@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from common.arrays import digest
-from common.wire.codec import ModelMeta, decode_tensors
+from common.wire.tensors import ModelMeta, decode_tensors
 from fl_server.run.journal import read_records
 from tests.e2e.rig import PATIENCE, alive, eventually, family
 

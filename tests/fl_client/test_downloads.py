@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from common.wire.codec import CHUNK, cut
+from common.wire.chunks import CHUNK, cut
 from common.wire.messages import Chunk
 from fl_client.downloads import Downloads
 
 
 def parts(run: str, number: int, fill: bytes = b"x") -> list[Chunk]:
     blob = fill * (2 * CHUNK + 17)
-    return list(cut(blob, run=run, number=number, client=None))
+    return list(cut(blob, run=run, round_number=number, client=None))
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_only_the_newest_models_stay(
 
 def own_parts(client: int, number: int, fill: bytes = b"x", run: str = "r") -> list[Chunk]:
     blob = fill * (CHUNK + 17)
-    return list(cut(blob, run=run, number=number, client=client, down=True))
+    return list(cut(blob, run=run, round_number=number, client=client, down=True))
 
 
 def test_a_client_has_a_download_of_its_own_beside_that_of_all(downloads: Downloads) -> None:

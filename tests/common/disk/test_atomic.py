@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -11,34 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from common.disk.atomic import (
-    FolderLock,
-    disk_errors,
-    explain,
-    remove_leftovers,
-    write_atomic,
-)
+from common.disk.atomic import disk_errors, explain, remove_leftovers, write_atomic
 from common.disk.flusher import Flusher
+from common.disk.lock import FolderLock
 from common.errors import StoreError
 from fl_server.run.journal import Journal, read_records
+from tests.common.disk.children import child
 
 KILLS = 8
-
-
-@contextlib.contextmanager
-def child(code: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has said its first line, and does not outlive the test."""
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline()
-            yield process
-        finally:
-            process.kill()
 
 
 def test_a_file_is_replaced_and_nothing_else_stays(tmp_path: Path) -> None:
@@ -47,6 +28,17 @@ def test_a_file_is_replaced_and_nothing_else_stays(tmp_path: Path) -> None:
         write_atomic(path, content)
         assert path.read_bytes() == content
         assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_private_file_is_private_from_the_moment_it_exists(tmp_path: Path) -> None:
+    path, beside = tmp_path / "key", tmp_path / f"key.tmp{os.getpid()}"
+    beside.write_bytes(b"left by an earlier process of this number, readable by all")
+    write_atomic(path, b"secret", mode=0o600)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o644)
+    write_atomic(path, b"another", mode=0o600)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
 
 
 WRITE_FOR_EVER = """
@@ -127,36 +119,6 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
     assert names == ["kept", "step"]
 
 
-HOLD = """
-import sys
-from pathlib import Path
-from common.disk.atomic import FolderLock
-with FolderLock(Path(sys.argv[1]), "the daemon of board attic"):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_folder_is_for_one_process_which_is_named_to_the_second(tmp_path: Path) -> None:
-    with child(HOLD, tmp_path) as holder:
-        with (
-            pytest.raises(StoreError) as caught,
-            FolderLock(tmp_path, "the daemon of board cellar"),
-        ):
-            pytest.fail("two hold one lock")
-        assert str(caught.value) == (
-            f"{tmp_path} is in use by the daemon of board attic (process {holder.pid}); "
-            "stop that one first"
-        )
-        holder.kill()
-        holder.wait()
-        with FolderLock(tmp_path, "the daemon of board cellar"):
-            text = (tmp_path / "lock").read_text()
-            assert text == f"the daemon of board cellar (process {os.getpid()})"
-        with FolderLock(tmp_path, "again"):
-            pass
-
-
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for 256 KiB."""
@@ -234,7 +196,8 @@ NOT_OURS = """
 import os, sys
 from pathlib import Path
 from common.errors import StoreError
-from common.disk.atomic import FolderLock, write_atomic
+from common.disk.atomic import write_atomic
+from common.disk.lock import FolderLock
 folder = Path(sys.argv[1])
 if os.geteuid() == 0:
     os.setgroups([])

@@ -18,17 +18,13 @@ from common.arrays import Array, digest
 from common.config import TrainingSection
 from common.data.datasets import load_dataset
 from common.data.samples import Samples
+from common.learning.device import use_one_thread
+from common.learning.evaluation import count_correct
+from common.learning.inputs import normalised
 from common.learning.net import TorchNet
 from common.learning.networks import Network, extract, load
 from common.learning.specs import build_spec, initial
-from common.learning.training import (
-    Plan,
-    TrainingStats,
-    count_correct,
-    normalised,
-    train,
-    use_one_thread,
-)
+from common.learning.training import Plan, TrainingStats, train
 from common.rng import generator
 
 SPEC = build_spec("dnn", shape=(1, 28, 28), classes=10, head_depth=1)
@@ -52,7 +48,7 @@ def run(
     settings: TrainingSection,
     rng: np.random.Generator,
     *,
-    number: int = 1,
+    round_number: int = 1,
     progress: Callable[[int, int, float], None] | None = None,
     **plan: Any,
 ) -> TrainingStats:
@@ -62,7 +58,7 @@ def run(
         settings,
         rng,
         Plan(**plan),
-        number=number,
+        round_number=round_number,
         progress=progress,
     )
 
@@ -226,7 +222,7 @@ def test_a_later_round_takes_shorter_steps() -> None:
         epochs=1, batch_size=1, learning_rate=0.2, learning_rate_decay=0.5, momentum=0.0
     )
     network = Two(0.5, 0.5)
-    run(network, WHITE, settings, generator(1, "shuffle"), number=3)
+    run(network, WHITE, settings, generator(1, "shuffle"), round_number=3)
     assert network.values() == pytest.approx((0.525, 0.475), abs=1e-6)
 
 
@@ -348,7 +344,7 @@ def test_training_does_not_import_the_compiler_and_keeps_torch_threads_as_they_a
         "import sys, torch; before = torch.get_num_threads()\n"
         "import numpy as np\n"
         "from common.data import samples\n"
-        "from common.learning import net, networks, specs, training\n"
+        "from common.learning import device, net, networks, specs, training\n"
         "from common.config import TrainingSection\n"
         "assert torch.get_num_threads() == before\n"
         "spec = specs.build_spec('dnn', shape=(1, 28, 28), classes=10, head_depth=1)\n"
@@ -358,7 +354,7 @@ def test_training_does_not_import_the_compiler_and_keeps_torch_threads_as_they_a
         "    settings = TrainingSection(weight_decay=0.1, grad_clip=1.0, optimizer=optimizer)\n"
         "    training.train(net.TorchNet(networks.Network(spec)), some, settings, rng)\n"
         "assert 'torch._dynamo' not in sys.modules\n"
-        "training.use_one_thread()\n"
+        "device.use_one_thread()\n"
         "assert torch.get_num_threads() == 1\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""Any message, chunk and arrays, and damage to them, for the tests of `common.codec`."""
+"""Any message, chunk and arrays, and damage to them, for the tests of `common.wire`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 
 from common.arrays import Array
 from common.errors import ProtocolError
-from common.wire.codec import (
-    ModelMeta,
-    UpdateMeta,
-    cut,
-)
+from common.wire.chunks import cut
 from common.wire.messages import (
     PROTOCOL,
     Chunk,
@@ -29,6 +25,7 @@ from common.wire.messages import (
     TrainEnd,
     Wire,
 )
+from common.wire.tensors import ModelMeta, UpdateMeta
 
 naturals = st.integers(0, 2**63 - 1)
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=120)
@@ -115,7 +112,7 @@ def messages(draw: st.DrawFn) -> Wire:
 def chunks(draw: st.DrawFn) -> Chunk:
     blob = draw(st.binary(max_size=60))
     client = draw(st.none() | naturals)
-    return next(cut(blob, run=draw(names), number=draw(naturals), client=client))
+    return next(cut(blob, run=draw(names), round_number=draw(naturals), client=client))
 
 
 def some_arrays(shapes: list[tuple[int, ...]], seed: int) -> dict[str, Array]:

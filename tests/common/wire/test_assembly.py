@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from common.errors import ProtocolError
 from common.wire.assembly import Assembly
-from common.wire.codec import CHUNK, cut
+from common.wire.chunks import CHUNK, cut
 from common.wire.messages import Chunk
 
 BLOB = np.random.default_rng(1).bytes(3 * CHUNK + 77)
-PARTS = list(cut(BLOB, run="r", number=2, client=5))
+PARTS = list(cut(BLOB, run="r", round_number=2, client=5))
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -43,7 +43,7 @@ either = pytest.mark.parametrize("in_memory", [True, False])
 def test_a_blob_of_one_part_is_complete_at_once(
     tmp_path: Path, size: int, in_memory: bool
 ) -> None:
-    (part,) = cut(bytes(size), run="r", number=1, client=None)
+    (part,) = cut(bytes(size), run="r", round_number=1, client=None)
     blob = Assembly(tmp_path / "blob", part.header, in_memory=in_memory)
     assert blob.add(part)
     assert blob.take() == bytes(size)

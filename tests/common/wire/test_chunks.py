@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from common.errors import ProtocolError
-from common.wire.codec import (
+from common.wire.chunks import (
     CHUNK,
     MAX_BLOB,
     MAX_FRAME,
@@ -94,7 +94,7 @@ def test_a_chunk_above_the_size_bound_is_refused() -> None:
 @pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 5])
 def test_the_parts_of_a_blob_make_the_blob_and_each_fits_into_a_packet(size: int) -> None:
     blob = np.random.default_rng(size).bytes(size)
-    frames = [encode_chunk(c) for c in cut(blob, run="r" * 120, number=1, client=999_999)]
+    frames = [encode_chunk(c) for c in cut(blob, run="r" * 120, round_number=1, client=999_999)]
     assert max(len(f) for f in frames) <= MAX_FRAME
     parts = [decode_chunk(f) for f in frames]
     assert b"".join(part.body for part in parts) == blob

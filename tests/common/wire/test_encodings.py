@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from common.arrays import Array, digest
 from common.errors import ProtocolError
-from common.wire.codec import ModelMeta, decode_tensors, encode_tensors
 from common.wire.messages import Encoding
+from common.wire.tensors import ModelMeta, decode_tensors, encode_tensors
 
 META = ModelMeta(run="r", round=1)
 LOSSY: tuple[Encoding, ...] = ("float16", "int8")

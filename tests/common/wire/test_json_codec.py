@@ -8,11 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from common.errors import ProtocolError, VersionError
-from common.wire.codec import (
-    MAX_JSON,
-    decode,
-    encode,
-)
+from common.wire.json_codec import MAX_JSON, decode, encode
 from common.wire.messages import (
     ClientMetrics,
     Connected,

@@ -16,12 +16,12 @@ import pytest
 
 from broker.authority import ca_text, ensure_certificate
 from broker.process import Broker
-from common.access.address import Address, probe
+from common.access.address import Address, probe, session_name
 from common.access.credentials import reach
 from common.errors import BrokerError
 from common.program.ports import free_port
 from common.wire.link import Arrived, Down, Happening, Posted, Refused, Session, Streamed, Up
-from common.wire.paho_link import MAX_PAYLOAD, WAITING_BYTES, PahoLink, connect, session_name
+from common.wire.paho_link import MAX_PAYLOAD, WAITING_BYTES, PahoLink, connect
 from common.wire.streams import WINDOW
 from common.wire.topics import Packet
 from tests.broker.mqtt import connected

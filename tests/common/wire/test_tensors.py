@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from common.arrays import Array, digest
 from common.errors import ProtocolError
-from common.wire.codec import (
+from common.wire.tensors import (
     ModelMeta,
     UpdateMeta,
     check_arrays,
@@ -57,7 +57,8 @@ def test_the_same_arrays_give_the_same_bytes_in_whatever_order_they_are_named(
 
 SAME_BYTES = """
 import numpy as np
-from common.wire.codec import ModelMeta, UpdateMeta, blob_digest, encode_tensors
+from common.wire.chunks import blob_digest
+from common.wire.tensors import ModelMeta, UpdateMeta, encode_tensors
 arrays = {f"{part}.{n}.w": np.full((n, 3), n, np.float32) for part in ("base", "head")
           for n in range(9)}
 weights = {"base": 1.5, "head": 2.5}

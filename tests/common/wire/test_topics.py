@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from common.errors import ProtocolError, VersionError
-from common.wire.codec import cut, encode, encode_chunk
+from common.wire.chunks import cut, encode_chunk
+from common.wire.json_codec import encode
 from common.wire.messages import (
     COORDINATOR,
     PROTOCOL,
@@ -59,7 +60,7 @@ HERE = Connected(
 
 
 def chunk(client: int | None, part: int) -> Chunk:
-    return list(cut(bytes(600_000), run="r", number=1, client=client))[part]
+    return list(cut(bytes(600_000), run="r", round_number=1, client=client))[part]
 
 
 MESSAGES: dict[str, Message] = {
@@ -131,12 +132,12 @@ def test_a_topic_that_names_another_client_than_the_payload_is_refused(
 
 
 def test_a_board_cannot_speak_for_another() -> None:
-    with pytest.raises(ProtocolError, match="the payload speaks of 'attic'"):
+    with pytest.raises(ProtocolError, match="the payload is about 'attic'"):
         unpack("fl", "fl/client/connected/cellar", encode(HERE))
 
 
 def test_a_part_on_the_place_of_another_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="the payload speaks of '1'"):
+    with pytest.raises(ProtocolError, match="the payload is about '1'"):
         unpack("fl", "fl/server/send_weights/0", encode_chunk(chunk(None, 1)))
 
 
@@ -201,7 +202,7 @@ def test_the_places_of_single_topics_are_those_of_the_table() -> None:
 
 
 def test_what_is_for_one_client_has_a_place_of_its_own_under_topic_three() -> None:
-    (part,) = cut(b"mine", run="r", number=1, client=7, down=True)
+    (part,) = cut(b"mine", run="r", round_number=1, client=7, down=True)
     sent = packet("fl", part)
     assert (sent.topic, sent.retain) == ("fl/server/send_weights/to/7/0", True)
     row, back = unpack("fl", sent.topic, sent.payload)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import ProtocolError
-from common.wire.codec import decode, encode
+from common.wire.json_codec import decode, encode
 from common.wire.messages import ClientMetrics, Connected, Count, Info, Telemetry
 from fl_client.agent.state import Job
 from fl_client.hardware.energy import EnergyMeter

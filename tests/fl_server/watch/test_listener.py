@@ -26,6 +26,7 @@ from common.wire.messages import (
 from fl_server.coordinator.history import History, thinned
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
+from fl_server.watch.facts.lines import MetricsLine, TrainingLine
 from fl_server.watch.facts.making import SILENCE_SECONDS, kind_of
 from fl_server.watch.listener import Listener
 from fl_server.watch.view import View
@@ -246,7 +247,7 @@ def test_any_stream_of_messages_gives_a_view_and_changes_that_add_up_to_it(
 
 
 def test_a_history_has_every_round_until_there_are_many_and_then_the_newest_and_some() -> None:
-    history = History([{"round": 0, "accuracy_global": 0.1}, {"round": 1, "seconds": 2.0}])
+    history = History([MetricsLine(0, accuracy_global=0.1), TrainingLine(1, seconds=2.0)])
     history.observe(facts.Evaluated(round=1, accuracy_global=0.2, seconds=2.0))
     history.observe(facts.Lost("no line"))
     assert [(line.round, line.accuracy_global) for line in history.lines] == [

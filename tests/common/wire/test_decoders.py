@@ -10,7 +10,7 @@ import pytest
 TRIAL = """
 import sys, threading
 import msgspec
-from common.wire.codec import decode, encode
+from common.wire.json_codec import decode, encode
 from common.wire.presence import first_claim
 from common.wire.messages import Connected, Telemetry
 from common.worker.orders import REPORTS, Prepared

@@ -1,0 +1,151 @@
+"""Sections about a run: how long, who takes part, what is aggregated, tested and sent."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from common.config.section import Section
+from common.wire.messages import Encoding
+
+Positive = Annotated[int, Meta(ge=1)]
+
+
+class ExperimentSection(Section, frozen=True, kw_only=True):
+    """What is run, for how long, and how patiently."""
+
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z",
+            description="Name of the experiment; the run folder is named after it.",
+        ),
+    ] = "experiment"
+    seed: Annotated[
+        int, Meta(ge=0, description="Seed of every random draw: same seed, same bits.")
+    ] = 1
+    rounds: Annotated[int, Meta(ge=1, description="Number of training rounds.")] = 10
+    grace: Annotated[
+        float | Literal["forever"],
+        Meta(
+            description="Seconds a lost board is waited for before the round goes on without it"
+            ', or "forever" for runs that must be reproducible on flaky fleets.'
+        ),
+    ] = 60.0
+    deadline: Annotated[
+        float,
+        Meta(ge=0, description="Seconds after which a round waits for nobody; 0 = no limit."),
+    ] = 0.0
+    min_updates: Annotated[
+        int, Meta(ge=1, description="A round never closes with fewer updates than this.")
+    ] = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.grace, str) and self.grace < 0:
+            raise ValueError('grace is negative; expected seconds or "forever"')
+
+
+class SelectionSection(Section, frozen=True, kw_only=True):
+    """Who takes part."""
+
+    rate: Annotated[
+        float,
+        Meta(gt=0, le=1, description="Share of the participants that trains in each round."),
+    ] = 1.0
+    gamma: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Concentration of the Dirichlet draw that gives each client its chance "
+            "to be selected: the smaller, the more skew; 0 = the same chance for all.",
+        ),
+    ] = 0.0
+    participants: Annotated[
+        str,
+        Meta(description='Client ids that take part, such as "0-3,8", or "all".'),
+    ] = "all"
+    start_with: Annotated[
+        Literal["all"] | Positive,
+        Meta(
+            description="Round 1 starts when this many participants are connected, "
+            'or "all" of them.'
+        ),
+    ] = "all"
+
+
+class AggregationSection(Section, frozen=True, kw_only=True):
+    """How the server makes one model of the updates, where the algorithm takes their mean."""
+
+    rule: Annotated[
+        Literal["mean", "median", "trimmed-mean"],
+        Meta(
+            description='"mean" (by weights); against hostile clients, for each number by '
+            'itself and without weights: "median" or "trimmed-mean".'
+        ),
+    ] = "mean"
+    trim: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=0.5,
+            description='Share of the updates left out at either end (only "trimmed-mean").',
+        ),
+    ] = 0.1
+    clip_norm: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="If not 0: the longest distance an update may have from the model it "
+            "started from; longer ones are shortened to it.",
+        ),
+    ] = 0.0
+
+
+class EvaluationSection(Section, frozen=True, kw_only=True):
+    """When the models are tested, and which."""
+
+    every: Annotated[
+        int, Meta(ge=1, description="Test after every n-th round (and always after the last).")
+    ] = 1
+    stages: Annotated[
+        tuple[Literal["G", "L1", "L2"], ...],
+        Meta(
+            description="G: global model; L1: personal model before the client's training; "
+            "L2: after it."
+        ),
+    ] = ("G", "L1", "L2")
+    union_samples: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Samples of all clients' test sets together that every client keeps, "
+            "the same for all, to test its own model on; 0 = none.",
+        ),
+    ] = 0
+    union_every: Annotated[
+        int, Meta(ge=1, description="Test on those samples after every n-th round.")
+    ] = 10
+    personal_stage: Annotated[
+        Literal["L1", "L2"],
+        Meta(description="The stage that summaries and reports call the personal accuracy."),
+    ] = "L1"
+    epsilon: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="rho counts the clients whose personal accuracy is above this.",
+        ),
+    ] = 0.95
+
+
+class CommunicationSection(Section, frozen=True, kw_only=True):
+    """How models travel to the boards and updates back."""
+
+    encoding: Annotated[
+        Encoding,
+        Meta(
+            description='"float32" (exact), "float16" (half the bytes) or "int8" (a quarter).'
+        ),
+    ] = "float32"

@@ -1,0 +1,1 @@
+"""Under the link: MQTT packets, and the client of paho."""

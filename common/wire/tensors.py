@@ -1,0 +1,117 @@
+"""PURE: named arrays as safetensors blobs with metadata, and back.
+
+Decoding trusts nothing: for any bytes it returns valid arrays or raises ProtocolError.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+import safetensors.numpy
+
+from common.arrays import Array, Arrays
+from common.errors import ProtocolError
+from common.wire.encodings import packed, unpacked
+from common.wire.json_codec import INVALID, decodable, decoder
+from common.wire.messages import Encoding, Natural, Text, Wire
+from common.wire.tensor_blob import METADATA, read_arrays, read_header
+
+_META = "fedbed"  # one metadata key: safetensors writes several keys in no fixed order
+_METADATA = msgspec.json.Decoder(dict[str, str])
+
+W = TypeVar("W", bound=Wire)
+
+
+@decodable
+class ModelMeta(Wire, frozen=True, kw_only=True):
+    """Metadata of a global model on its way to the boards."""
+
+    run: Text
+    round: Natural
+
+
+@decodable
+class UpdateMeta(Wire, frozen=True, kw_only=True):
+    """Metadata of a client's update: weights of the parts, and what the server may add up.
+
+    Nothing here may differ between two trainings of the same job: no times, no host names.
+    """
+
+    run: Text
+    round: Natural
+    client: Natural
+    samples: Natural
+    steps: Natural
+    weights: dict[str, float]
+    loss: float | None
+    values: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
+
+
+@decodable
+class _Stamp(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    encoding: Text
+    meta: msgspec.Raw
+    scales: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+def encode_tensors(arrays: Arrays, meta: Wire, encoding: Encoding = "float32") -> bytes:
+    """Named arrays and their metadata as one safetensors blob; same input, same bytes."""
+    small, scales = packed(arrays, encoding)
+    text = msgspec.Raw(msgspec.json.encode(meta))
+    stamp = _Stamp(encoding=encoding, meta=text, scales=dict(sorted(scales.items())))
+    solid = {name: np.asarray(array, order="C") for name, array in small.items()}
+    return safetensors.numpy.save(solid, {_META: msgspec.json.encode(stamp).decode()})
+
+
+def decode_tensors(
+    data: bytes, kind: type[W], encoding: Encoding = "float32"
+) -> tuple[dict[str, Array], W]:
+    """A safetensors blob as named, read-only arrays and their metadata."""
+    stamp = _read_stamp(data)
+    if stamp.encoding != encoding:
+        raise ProtocolError(f"encoding is {stamp.encoding[:40]!r}; expected {encoding!r}")
+    try:
+        meta = decoder(kind).decode(stamp.meta)
+    except INVALID as error:
+        raise ProtocolError(f"not a valid tensor blob: {error}") from error
+    arrays = unpacked(read_arrays(data), encoding, stamp.scales)
+    for array in arrays.values():
+        array.flags.writeable = False
+    return arrays, meta
+
+
+def decode_meta(data: bytes, kind: type[W]) -> W:
+    """The metadata of a blob alone: whose it is, without reading the arrays."""
+    try:
+        return decoder(kind).decode(_read_stamp(data).meta)
+    except INVALID as error:
+        raise ProtocolError(f"not the metadata of a blob of ours: {error}") from error
+
+
+def _read_stamp(data: bytes) -> _Stamp:
+    header, _ = read_header(data)
+    try:
+        metadata = _METADATA.decode(header[METADATA])
+        return decoder(_Stamp).decode(metadata[_META])
+    except (*INVALID, KeyError) as error:
+        raise ProtocolError(f"not a tensor blob of ours: {error!r}") from error
+
+
+def check_arrays(arrays: Arrays, like: Arrays) -> None:
+    """Refuse arrays without exactly these names, shapes and kinds, or that are not finite."""
+    if set(arrays) != set(like):
+        odd = sorted(set(arrays) ^ set(like))
+        raise ProtocolError(f"arrays missing or unknown: {', '.join(odd)[:200]}")
+    for name, wanted in like.items():
+        array = arrays[name]
+        if array.dtype != wanted.dtype or array.shape != wanted.shape:
+            raise ProtocolError(
+                f"{name} is {array.dtype}{list(array.shape)}; "
+                f"expected {wanted.dtype}{list(wanted.shape)}"
+            )
+        if not np.isfinite(array).all():
+            raise ProtocolError(
+                f"{name} has values that are not finite (the training diverged)"
+            )
