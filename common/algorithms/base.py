@@ -267,6 +267,11 @@ def update_of(
     )
 
 
+def by_samples(samples: int) -> float:
+    """The largest weight of an update where clients count by their samples, or all the same."""
+    return max(1.0, float(samples))
+
+
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """Both halves of a federated algorithm; what is not given is as in FedAvg.
@@ -276,8 +281,9 @@ class Algorithm:
     `private`, if there is one, what a selected client gets besides. `expects` gives arrays with
     the names, shapes and kinds that an update must have, made from a download. `stages` gives
     the models tested before a training. `coupled`: a client's new state only counts once the
-    server has used its update. `copies` names parts that are built like the base or the head.
-    `rebalance` says which rebalanced samples the clients need.
+    server has used its update. `most_weight` is the largest weight that an update of a client
+    with so many samples may have: heavier ones are rejected. `copies` names parts that are
+    built like the base or the head. `rebalance` says which rebalanced samples the clients need.
     """
 
     name: str
@@ -291,6 +297,7 @@ class Algorithm:
     server_update: Callable[[Server, Arrays, Sequence[Update]], Arrays] = average
     global_model: Callable[[Arrays], Arrays] = model_of
     coupled: bool = False
+    most_weight: Callable[[int], float] = by_samples
     copies: Mapping[str, Literal["base", "head"]] = field(default_factory=dict)
     rebalance: Rebalance | None = None
 
