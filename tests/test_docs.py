@@ -23,9 +23,10 @@ from common.rng import generator
 from common.wire.topics import TOPICS
 from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
-from fl_server.lab.fault_script import read_script
+from fl_server.lab.faulty_lab import read_script
 from fl_server.reports.runs import read_reference
 from fl_server.sweeps.grid import plan
+from fl_server.watch.facts import KEPT_KINDS, KINDS
 
 SERVER = Server(
     clients=1, participants=1, classes=2, round=1, rng=lambda purpose: generator(1, purpose)
@@ -118,6 +119,16 @@ def test_every_option_of_an_algorithm_is_in_the_docs_with_its_default(name: str)
     for key, (_, default) in options_of(find_builder(name)).items():
         shown = f'"{default}"' if isinstance(default, str) else str(default).lower()
         assert f"| `{key}` | `{shown}` |" in part, key
+
+
+def test_the_kinds_of_events_in_the_docs_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "results.md").read_text()
+    part = page.partition("\n## events.jsonl\n")[2].partition("\n## ")[0]
+    heads = re.findall(r"^\| (`.*?) \|", part, re.M)
+    kept = [kind for head in heads for kind in re.findall(r"`(\w+)`", head) if kind != "event"]
+    assert sorted(kept) == sorted(KEPT_KINDS)
+    shown = part.partition("are only shown, never written here:")[2]
+    assert set(re.findall(r"`(\w+)`", shown)) == KINDS - KEPT_KINDS
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/protocol.md"])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 
 import pytest
@@ -135,10 +134,3 @@ def test_an_old_mosquitto_is_refused(tmp_path: Path) -> None:
     broker.program = old
     with pytest.raises(BrokerError, match=r"is 1\.6\.12; expected Mosquitto 2\.0 or later"):
         broker.start()
-
-
-def test_free_ports_are_not_those_of_outgoing_connections() -> None:
-    port = free_port()
-    assert 20_000 <= port < 32_000
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", port))
