@@ -11,7 +11,7 @@ from common import VERSION
 from common.config import AlgorithmSection
 from common.errors import BrokerError, ClaimError
 from common.wire.claims import PATIENCE_SECONDS
-from common.wire.messages import Chunk, ClientMetrics, Connected, Info
+from common.wire.messages import Chunk, ClientMetrics, Connected, Info, Message
 from common.wire.topics import TOPICS, Packet, packet
 from fl_client.agent.machine import RETRY_SECONDS
 from tests.fl_client.board_rig import (
@@ -64,7 +64,7 @@ def test_workers_train_side_by_side(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
 def test_messages_may_come_in_any_order(rig: Rig, order: tuple[int, ...]) -> None:
-    messages = (detail(), current(), selected(clients=(0,)), *weights())
+    messages: tuple[Message, ...] = (detail(), current(), selected(clients=(0,)), *weights())
     for index in order:
         rig.work()
         assert rig.updates() == []
