@@ -45,7 +45,11 @@ class Daemons:
 
     def __init__(self, folder: Path, experiment: Experiment) -> None:
         self._bench = Workbench(
-            "bench", experiment, shards=folder / "shards", steps=folder / "steps", clients=(0,)
+            "bench",
+            experiment,
+            shards=folder / "shards",
+            snapshots=folder / "snapshots",
+            clients=(0,),
         )
         self._download = folder / "download.safetensors"
         meta = ModelMeta(run="bench", round=1)

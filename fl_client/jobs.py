@@ -86,7 +86,7 @@ class Jobs:
                 run=detail.run,
                 experiment=experiment,
                 shards=str(self._folder / "shards"),
-                steps=str(folder),
+                snapshots=str(folder),
                 clients=tuple(mine),
             )
         )

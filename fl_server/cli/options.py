@@ -11,6 +11,7 @@ import click
 
 from common.program.cli import log_options, set_up_logging
 from fl_server import launch
+from fl_server.run.tensorboard import check_tensorboard
 from fl_server.watch.displays import Style
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,6 +79,8 @@ def run_options(function: F) -> F:
     ) -> object:
         if verbose or log_format == "json":  # a run tells its story itself
             set_up_logging(verbose - 1, log_format)
+        if tensorboard:
+            check_tensorboard()
         style: Style = "json" if log_format == "json" else "plain" if plain else "screen"
         options = launch.RunOptions(
             runs, "quiet" if quiet and style != "json" else style, tensorboard, record

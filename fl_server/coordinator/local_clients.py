@@ -51,7 +51,7 @@ class _Here:
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         for order in orders:
             epochs: list[EpochDone] = []
-            report = self._executor.turn(order, epochs.append)
+            report = self._executor.run(order, epochs.append)
             for epoch in epochs:
                 yield order, epoch
             yield order, _done(order, report)

@@ -72,7 +72,7 @@ class Simulation:
                     run=self._store.run,
                     experiment=self._experiment,
                     shards=str(self._shards),
-                    steps=str(self._snapshots.folder),
+                    snapshots=str(self._snapshots.folder),
                     clients=self._conductor.policy.participants,
                 )
             )

@@ -125,7 +125,7 @@ class Aggregator:
         if self._algorithm.private is None:
             return None
         server = server_of(
-            self.experiment, number=round_number, download=self._sent(round_number)
+            self.experiment, round_number=round_number, download=self._sent(round_number)
         )
         arrays = self._algorithm.private(server, self._state, client)
         meta = ModelMeta(run=self.store.run, round=round_number)
@@ -228,7 +228,7 @@ class Aggregator:
         self._download = self._base = None  # memory for the sums
         began = time.monotonic()
         if close.used:
-            server = server_of(self.experiment, number=number, download=sent)
+            server = server_of(self.experiment, round_number=number, download=sent)
             self._state = self._algorithm.server_update(server, self._state, updates)
         metas = updates.metas
         record = TrainingLine(
