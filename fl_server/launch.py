@@ -16,11 +16,13 @@ from common.config import Experiment
 from common.data.datasets import require_dataset
 from common.data.shards import ShardSet
 from common.disk.lock import FolderLock
+from common.disk.recording import Recorder
 from common.experiment.resolve import participants_of
 from common.program.logs import HUMAN
 from common.program.malloc import keep_buffers
 from common.program.signals import stopped_by_signals
 from common.wire.paho_link import PahoLink
+from fl_server.coordinator.conductor import StartRecord
 from fl_server.coordinator.service import Coordinator, publish_end_again
 from fl_server.coordinator.simulate import Simulation
 from fl_server.lab.fault_script import Script
@@ -51,8 +53,16 @@ class RunOptions:
     runs: Path
     style: Style = "screen"
     tensorboard: bool = False
+    record: Path | None = None
     display: Callable[[str], Screen | Lines] | None = None
     web: web.PageAddress | None = None
+
+    @property
+    def start_record(self) -> StartRecord | None:
+        """How the events of a run are recorded, if they are."""
+        if (path := self.record) is None:
+            return None
+        return lambda policy, state: Recorder(path, policy, state).write
 
     @property
     def shards(self) -> Path:
@@ -88,7 +98,11 @@ def run(
         return True
     with _at_work(options, store) as work:
         coordinator = Coordinator(
-            store, PahoLink(address), federation=federation, observe=work.observe
+            store,
+            PahoLink(address),
+            federation=federation,
+            observe=work.observe,
+            record=options.start_record,
         )
         with (
             _shown(options, address, federation, work.observe),
@@ -128,7 +142,11 @@ def run_in(testbed: Lab, options: RunOptions, store: RunStore) -> bool:
 
 def _coordinate(testbed: Lab, options: RunOptions, store: RunStore, work: _Work) -> bool:
     coordinator = Coordinator(
-        store, PahoLink(testbed.address), federation="fl", observe=work.observe
+        store,
+        PahoLink(testbed.address),
+        federation="fl",
+        observe=work.observe,
+        record=options.start_record,
     )
     with (
         _shown(options, testbed.address, "fl", work.observe),
@@ -168,7 +186,11 @@ def simulate(options: RunOptions, store: RunStore, *, processes: int) -> bool:
     """The run in this process, without a broker."""
     with _at_work(options, store) as work:
         Simulation(
-            store, processes=processes, shards=options.shards, observe=work.observe
+            store,
+            processes=processes,
+            shards=options.shards,
+            observe=work.observe,
+            record=options.start_record,
         ).run()
         shutil.rmtree(store.folder / "clients", ignore_errors=True)
     return _conclude(options, work, finished=True, how="")

@@ -25,7 +25,7 @@ from common.wire.topics import TOPICS
 from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
 from fl_server.lab.fault_script import read_script
-from fl_server.reports.reference import read_reference
+from fl_server.reports.runs import read_reference
 from fl_server.sweeps.grid import plan
 
 SERVER = Server(

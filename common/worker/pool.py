@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
@@ -44,7 +45,23 @@ class _Process:
     listener: threading.Thread | None = None
 
 
-class Pool:
+class Pool(Protocol):
+    """Where jobs are done; what becomes of them is reported elsewhere, as `Report`s."""
+
+    def prepare(self, order: Prepare) -> None:
+        """Get ready for a run; `Prepared` follows."""
+
+    def start(self, order: JobOrder) -> None:
+        """Do a job; `JobDone` or `JobError` follows."""
+
+    def abandon(self, job: int) -> None:
+        """Give up a job; `JobError` without a problem follows, if it was not done before."""
+
+    def release(self) -> None:
+        """End everything and forget all jobs."""
+
+
+class ProcessPool:
     """Up to `size` training processes; `post` gets every report, from other threads.
 
     The first process prepares a run alone (it may have to make shards), the others after it.

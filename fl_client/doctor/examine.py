@@ -26,7 +26,6 @@ from common.experiment.file import load_experiment
 from common.wire.link import Link, Refused, Session, Up
 from common.wire.paho_link import connect
 from common.wire.topics import TRAIN_END, Packet, board_subscriptions
-from fl_client.daemon import Settings
 from fl_client.doctor.findings import (
     Finding,
     TorchTrial,
@@ -39,6 +38,7 @@ from fl_client.doctor.findings import (
     judge_threads,
     judge_torch,
 )
+from fl_client.settings import Settings
 
 TORCH_SECONDS = 300.0  # an import of torch takes a minute on a slow board with a slow card
 ANSWER_SECONDS = 10.0

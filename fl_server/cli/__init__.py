@@ -25,6 +25,7 @@ from fl_server.cli.options import (
     run_options,
     web_option,
 )
+from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
@@ -37,7 +38,7 @@ from fl_server.watch.web.server import read_page_address
 
 @click.group(
     cls=Commands,
-    commands=[data, central, algorithms, report, sweep, watch, status],
+    commands=[data, central, algorithms, report, sweep, watch, status, replay_run],
 )
 @version_option()
 def main() -> None:

@@ -36,7 +36,7 @@ class Arrivals:
     def take(self, arrived: Arrived, now: float) -> Event | None:
         """The event that a message means, if it means one."""
         if not arrived.payload:
-            self._presence.hear_cleared(arrived.topic)
+            self._presence.cleared(arrived.topic)
             return None
         topic, size = arrived.topic, len(arrived.payload)
         try:
@@ -48,7 +48,7 @@ class Arrivals:
             self._refusals.drop(topic, size, str(error))
             return None
         if isinstance(message, Connected):
-            self._presence.hear(message, stored=arrived.retained)
+            self._presence.received(message, stored=arrived.retained)
             return None if message.board == COORDINATOR else self._take_presence(message, now)
         if isinstance(message, Chunk):
             return self._uploads.take(topic, message, now)

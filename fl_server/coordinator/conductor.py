@@ -42,6 +42,7 @@ from fl_server.watch.facts.making import is_kept, stamped
 
 ForOwner: TypeAlias = Announce | SendWeights | Publish | Close
 Record: TypeAlias = Callable[[Event], None]
+StartRecord: TypeAlias = Callable[[Policy, State], Record]
 
 
 class Conductor:
@@ -55,14 +56,14 @@ class Conductor:
         observe: facts.Observer,
         *,
         clock: Callable[[], float] = time.monotonic,
-        record: Record | None = None,
+        record: StartRecord | None = None,
     ) -> None:
         self.aggregator = aggregator
         self.policy = policy
         self.state = state
         self._observe = observe
         self._clock = clock
-        self._record = record
+        self._record = record and record(policy, state)
         self._opened = clock()
         self._rate_limit = RateLimit()
 

@@ -16,7 +16,7 @@ from common.worker.orders import (
     Prepared,
     Report,
 )
-from common.worker.pool import Pool
+from common.worker.pool import ProcessPool
 
 Answer: TypeAlias = tuple[JobOrder, JobDone | EpochDone]
 
@@ -64,7 +64,7 @@ class _Processes:
     def __init__(self, size: int) -> None:
         self._size = size
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
-        self._pool = Pool(size, self._reports.put)
+        self._pool = ProcessPool(size, self._reports.put)
 
     def prepare(self, order: Prepare) -> None:
         self._pool.prepare(order)

@@ -33,7 +33,7 @@ from fl_server.coordinator.arrivals import Arrivals
 from fl_server.coordinator.conductor import (
     Conductor,
     ForOwner,
-    Record,
+    StartRecord,
     policy_of,
     resume_state,
 )
@@ -91,7 +91,7 @@ class Coordinator:
         observe: facts.Observer,
         background: Background = in_thread,
         clock: Callable[[], float] = time.monotonic,
-        record: Callable[[object, object], Record] | None = None,
+        record: StartRecord | None = None,
     ) -> None:
         self._federation = federation
         self._store = store
@@ -109,35 +109,34 @@ class Coordinator:
         policy = policy_of(store.run, experiment)
         state = resume_state(aggregator, incarnation, clock())
         self._history = History(aggregator.lines())
-        self._conductor = Conductor(
+        self.conductor = Conductor(
             aggregator,
             policy,
             state,
             both(self._history.observe, observe),
             clock=clock,
-            record=record and record(policy, state),
+            record=record,
         )
-        self._sender = Sender(link, federation, self._conductor, experiment)
+        self._sender = Sender(link, federation, self.conductor, experiment)
         self._refusals = Refusals(
             federation,
-            self._conductor.report,
-            lambda client: self._conductor.state.owner(client),
+            self.conductor.report,
+            lambda client: self.conductor.state.owner(client),
         )
-        self._uploads = Uploads(self._conductor, self._refusals)
+        self._uploads = Uploads(self.conductor, self._refusals)
         claim = first_claim(
             COORDINATOR,
             instance=store.run,
             starts=incarnation,
             what=f"run {store.folder.name}",
         )
-        self._presence = Presence(federation, claim, clock)
-        self._presence.use(link.publish)
+        self._presence = Presence(federation, claim, link.publish, clock)
         self._arrivals = Arrivals(
-            federation, self._conductor, self._presence, self._refusals, self._uploads
+            federation, self.conductor, self._presence, self._refusals, self._uploads
         )
 
     def _owner(self, client: int) -> str | None:
-        return self._conductor.state.owner(client)
+        return self.conductor.state.owner(client)
 
     def stop(self) -> None:
         """Ask the coordinator to stop; may be called from a signal handler."""
@@ -150,7 +149,7 @@ class Coordinator:
     @property
     def finished(self) -> bool:
         """Whether the run has ended."""
-        return isinstance(self._conductor.state.phase, Finished)
+        return isinstance(self.conductor.state.phase, Finished)
 
     def run(self) -> bool:
         """Work until the run has ended (True) or was interrupted (False)."""
@@ -167,7 +166,7 @@ class Coordinator:
         name = f"{self._federation}-coordinator-{self._store.run}"
         topics = server_subscriptions(self._federation)
         self._link.open(Session(name, topics, self._presence.will))
-        self._conductor.report_start()
+        self.conductor.report_start()
 
     def advance(self) -> bool:
         """Handle the next happening and what is due; False if there is nothing left to do."""
@@ -184,15 +183,15 @@ class Coordinator:
         """Leave the broker and close the files; a run that has not ended can be resumed."""
         if self.finished:
             self._sender.clear_weights()
-        self._presence.recall(self._history.lines)
-        self._presence.say_farewell()
+        self._presence.publish_history(self._history.lines)
+        self._presence.publish_leaving()
         self._refusals.note_unheard(self._link.unheard())
         self._refusals.conclude()
         self._link.close(timeout=5.0, forget_session=self.finished)
         self._aggregator.close()
 
     def _tick(self, now: float) -> None:
-        self._presence.recall(self._history.lines)
+        self._presence.publish_history(self._history.lines)
         self._presence.tick()
         self._begin_if_settled()
         self._feed(Tick(now))
@@ -206,11 +205,11 @@ class Coordinator:
         now = self._clock()
         match happening:
             case Up(connection):
-                self._conductor.report(facts.BrokerUp(address=self._link.name))
+                self.conductor.report(facts.BrokerUp(address=self._link.name))
                 self._presence.connected(connection)
                 self._feed(Reconnected(now))
             case Down(reason):
-                self._conductor.report(facts.BrokerDown(address=self._link.name, text=reason))
+                self.conductor.report(facts.BrokerDown(address=self._link.name, text=reason))
             case Refused(reason):
                 raise BrokerError(f"the broker at {self._link.name} refuses us: {reason}")
             case Arrived():
@@ -232,15 +231,15 @@ class Coordinator:
                 raise item
             case Interrupted():
                 self._interrupted = True
-                self._conductor.report(facts.Interrupted())
+                self.conductor.report(facts.Interrupted())
             case ClosedRound():
-                self._perform(self._conductor.finish_round(item))
+                self._perform(self.conductor.finish_round(item))
             case _:
                 raise AssertionError(f"nobody posts {item!r}")
 
     def _feed(self, event: Event) -> None:
         if self._begun:
-            self._perform(self._conductor.feed(event))
+            self._perform(self.conductor.feed(event))
         elif not isinstance(event, Tick | Reconnected) and len(self._held) < MOST_HELD:
             self._held.append(event)
 
@@ -251,18 +250,18 @@ class Coordinator:
         self._begun = True
         held, self._held = self._held, []
         for event in held:
-            self._perform(self._conductor.feed(event))
-        self._perform(self._conductor.feed(Reconnected(self._clock())))
+            self._perform(self.conductor.feed(event))
+        self._perform(self.conductor.feed(Reconnected(self._clock())))
 
     def _report_missing_boards(self, now: float) -> None:
-        phase = self._conductor.state.phase
+        phase = self.conductor.state.phase
         if not isinstance(phase, Gathering) or now - self._reported_waiting < WAITING_SECONDS:
             return
         self._reported_waiting = now
-        absent = rounds.missing(self._conductor.policy, self._conductor.state)
+        absent = rounds.missing(self.conductor.policy, self.conductor.state)
         if absent:
             text = f"waiting for boards with clients {show_ids(absent)}"
-            self._conductor.report(facts.Waiting(text=text, missing=absent))
+            self.conductor.report(facts.Waiting(text=text, missing=absent))
 
     # actions
 
@@ -281,7 +280,7 @@ class Coordinator:
     def _close_round(self, close: Close) -> None:
         """Aggregate beside the network; the result comes back through the link's queue."""
         self._uploads.forget()
-        seconds = self._conductor.round_seconds
+        seconds = self.conductor.round_seconds
         self._background(lambda: self._link.post(self._closed(close, seconds)))
 
     def _closed(self, close: Close, seconds: float) -> ClosedRound | FedbedError:

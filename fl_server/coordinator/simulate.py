@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,13 @@ from common.wire.messages import PROTOCOL, Connected, Info
 from common.worker.orders import EpochDone, JobDone, JobOrder, Prepare
 from common.worker.snapshot_choice import base_snapshot, snapshots_to_keep
 from common.worker.snapshot_store import SnapshotStore
-from fl_server.coordinator.conductor import Conductor, ForOwner, Record, policy_of, resume_state
+from fl_server.coordinator.conductor import (
+    Conductor,
+    ForOwner,
+    StartRecord,
+    policy_of,
+    resume_state,
+)
 from fl_server.coordinator.local_clients import LocalClients, make_local_clients
 from fl_server.rounds.state import Close, Event, Received, Rejected, Stored, Working
 from fl_server.run.aggregator import Aggregator
@@ -37,7 +43,7 @@ class Simulation:
         processes: int,
         shards: Path,
         observe: facts.Observer,
-        record: Callable[[object, object], Record] | None = None,
+        record: StartRecord | None = None,
     ) -> None:
         self._store = store
         self._experiment = store.experiment()
@@ -48,9 +54,7 @@ class Simulation:
         self._algorithm = algorithm_of(self._experiment)
         policy = policy_of(store.run, self._experiment)
         state = resume_state(self._aggregator, store.next_incarnation(), time.monotonic())
-        self._conductor = Conductor(
-            self._aggregator, policy, state, observe, record=record and record(policy, state)
-        )
+        self._conductor = Conductor(self._aggregator, policy, state, observe, record=record)
 
     def _download(self, round_number: int) -> Path:
         return self._snapshots.folder / f"download-{round_number % 2}.safetensors"

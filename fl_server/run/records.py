@@ -12,7 +12,7 @@ from common.disk.flusher import Flusher
 from fl_server.run.journal import Journal, read_records
 from fl_server.run.summary import summarize
 from fl_server.run.tally import ClientCounts
-from fl_server.watch.facts.lines import MetricsLine
+from fl_server.watch.facts.lines import MetricsLine, parse_lines
 
 SUMMARY = "summary.json"
 
@@ -54,14 +54,14 @@ class Records:
         """Wait until everything is on the disk."""
         self._flusher.wait()
 
-    def lines(self) -> list[MetricsLine]:
+    def lines(self) -> tuple[MetricsLine, ...]:
         """The lines of metrics.jsonl."""
-        return msgspec.convert(read_records(self._metrics.path), list[MetricsLine])
+        return parse_lines(read_records(self._metrics.path))
 
     def write_summary(self, experiment: Experiment) -> None:
         """What the whole run has brought."""
         stage = experiment.evaluation.personal_stage
-        summary = summarize(read_records(self._metrics.path), stage)
+        summary = summarize(self.lines(), stage)
         write_atomic(self._folder / SUMMARY, msgspec.json.encode(summary) + b"\n")
 
     def close(self) -> None:

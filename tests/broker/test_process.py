@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from broker.config import BrokerConfig
-from broker.process import Broker, find_mosquitto, free_port, mosquitto_version
+from broker.process import Broker, find_mosquitto, mosquitto_version
 from common.errors import BrokerError, StoreError
+from common.program.ports import free_port
 from tests.broker.mqtt import connected, login_answer
 
 

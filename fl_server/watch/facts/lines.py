@@ -6,7 +6,7 @@ accuracies, and who only watches the topics knows only some of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -59,6 +59,11 @@ def fields_of(line: TrainingLine) -> dict[str, Any]:
     """The keys that a line has, and their values."""
     found = msgspec.structs.asdict(line)
     return {name: value for name, value in found.items() if value is not UNSET}
+
+
+def parse_lines(records: Sequence[Any]) -> tuple[MetricsLine, ...]:
+    """The objects of metrics.jsonl; msgspec.ValidationError if one is none of a round."""
+    return msgspec.convert(records, tuple[MetricsLine, ...])
 
 
 def number_in(line: TrainingLine, name: str) -> float | None:

@@ -30,7 +30,7 @@ from common.worker.orders import (
     Prepared,
     Report,
 )
-from common.worker.pool import Pool
+from common.worker.pool import ProcessPool
 from common.worker.snapshot_store import SnapshotStore
 
 PATIENCE = 60.0
@@ -58,7 +58,7 @@ class Office:
     reports: queue.SimpleQueue[Report] = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
-        self.pool = Pool(self.size, self.reports.put)
+        self.pool = ProcessPool(self.size, self.reports.put)
 
     def next(self) -> Report:
         return self.reports.get(timeout=PATIENCE)
@@ -240,8 +240,8 @@ def test_a_killed_process_is_reported_with_its_job_and_the_next_job_works(
 EMPLOYER = """
 import sys
 from common.worker.orders import Prepare
-from common.worker.pool import Pool
-pool = Pool(1, print)
+from common.worker.pool import ProcessPool
+pool = ProcessPool(1, print)
 from common.config import Experiment
 order = Prepare(run="r", experiment=Experiment(), shards="x", snapshots="x", clients=(99,))
 pool.prepare(order)
@@ -266,7 +266,7 @@ def test_a_training_process_ends_when_its_owner_dies(tmp_path: Path) -> None:
 
 
 def test_a_pool_that_hired_nobody_can_be_released() -> None:
-    pool = Pool(2, print)
+    pool = ProcessPool(2, print)
     pool.abandon(1)
     pool.release()
     assert pool.pids() == ()

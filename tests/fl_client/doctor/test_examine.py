@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from broker.accounts import revoke
-from broker.process import Broker, free_port
+from broker.process import Broker
 from common.data.shards import ShardSet
 from common.experiment.file import load_experiment
+from common.program.ports import free_port
 from fl_client.cli import main
 from fl_client.doctor.examine import try_torch
 from tests.conftest import Guarded
