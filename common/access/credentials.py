@@ -104,7 +104,7 @@ def _agree(option: str, said: str | None, own: str | None, file: Path | None) ->
 def read_credentials(path: Path) -> Credentials:
     """A bundle from a file that only its owner can read."""
     try:
-        if sys.platform != "win32" and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise UsageError(f"{path} is open to others; run: chmod 600 {path}")
         return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Credentials)
     except OSError as error:
