@@ -18,7 +18,7 @@ from common.errors import ProtocolError
 from common.wire.chunks import cut
 from common.wire.link import Arrived, Session, Up
 from common.wire.messages import Chunk, ClientMetrics, Connected, Count, CurrentRound, Selected
-from common.wire.paho_link import connect
+from common.wire.paho_link import PahoLink
 from common.wire.presence import Presence, first_claim
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.wire.topics import Packet, board_subscriptions, connected_topic, packet, unpack
@@ -36,16 +36,15 @@ class LightBoard:
     ) -> None:
         self._clients = clients
         self._downloads = Downloads(folder)
-        self._presence = Presence(
-            "fl", first_claim(name, instance=name, starts=1, clients=clients)
-        )
+        self._link = PahoLink(address)
+        claim = first_claim(name, instance=name, starts=1, clients=clients)
+        self._presence = Presence("fl", claim, self._link.publish)
         others = connected_topic("fl", "+")  # as on a guarded broker, where boards are alone
         mine = connected_topic("fl", name)
         topics = tuple(
             mine if topic == others else topic for topic in board_subscriptions("fl", clients)
         )
-        self._link = connect(address, Session(f"light-{name}", topics, self._presence.will))
-        self._presence.use(self._link.publish)
+        self._link.open(Session(f"light-{name}", topics, self._presence.will))
         self._current: CurrentRound | None = None
         self._selected: Selected | None = None
         self._complete: tuple[str, int] = ("", 0)
@@ -70,7 +69,7 @@ class LightBoard:
             return
         match message:
             case Connected():
-                self._presence.hear(message, stored=arrived.retained)
+                self._presence.received(message, stored=arrived.retained)
             case Chunk(header) if self._downloads.add(message):
                 self._complete = (header.run, header.round)
             case CurrentRound():

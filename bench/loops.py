@@ -18,7 +18,6 @@ from torch.nn import functional
 
 from common.config import Experiment
 from common.data.samples import Samples
-from common.data.shards import load_shard
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
 from common.learning.device import use_one_thread
@@ -46,7 +45,11 @@ class Daemons:
 
     def __init__(self, folder: Path, experiment: Experiment) -> None:
         self._bench = Workbench(
-            "bench", experiment, shards=folder / "shards", steps=folder / "steps", clients=(0,)
+            "bench",
+            experiment,
+            shards=folder / "shards",
+            snapshots=folder / "snapshots",
+            clients=(0,),
         )
         self._download = folder / "download.safetensors"
         meta = ModelMeta(run="bench", round=1)
@@ -130,7 +133,7 @@ def main(words: list[str]) -> None:
     use_one_thread()
     torch.manual_seed(1)
     daemon = Daemons(Path(folder), experiment_of(int(clients), int(epochs)))
-    plain = Plain(load_shard(daemon.shards, 0).train, int(epochs))
+    plain = Plain(daemon.shards.load(0).train, int(epochs))
     measures = {"daemon": daemon.train, "plain": plain.train}
     for _ in range(int(repeats)):
         for kind in kinds:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from broker.config import BrokerConfig
-from broker.process import Broker, free_port
+from broker.process import Broker
 from common.access.address import Address
 from common.config import Experiment
 from common.experiment.file import parse_experiment, write_text
+from common.program.ports import free_port
 from fl_server.run.journal import read_records
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import errno
 import logging
 import os
-import secrets
 import signal
 import socket
 import ssl
 import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -24,6 +19,7 @@ from broker.program import check_version, find_mosquitto
 from common.access.tls import client_context
 from common.disk.atomic import write_atomic
 from common.errors import BrokerError, StoreError
+from common.program.child import dies_with_parent
 from common.program.malloc import KEEP
 
 log = logging.getLogger(__name__)
@@ -32,23 +28,7 @@ START_SECONDS = 10.0
 STOP_SECONDS = 1.5
 POLL_SECONDS = 0.005
 
-_FIRST_PORT, _PORTS, _PORT_TRIES = 20_000, 12_000, 200
-_PR_SET_PDEATHSIG = 1
 _PING = b"\xc0\x00"
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on right now.
-
-    Not one of those the system gives to outgoing connections: while a broker is down, such a
-    port can be taken, even by a client that tries to reach it and meets itself.
-    """
-    for _ in range(_PORT_TRIES):
-        port = _FIRST_PORT + secrets.randbelow(_PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise BrokerError(f"no free port found from {_FIRST_PORT} to {_FIRST_PORT + _PORTS - 1}")
 
 
 class Broker:
@@ -202,7 +182,7 @@ class Broker:
                 cwd=self.folder,
                 env={**os.environ, **KEEP},
                 start_new_session=True,  # Ctrl-C is for us; we then stop it in good order
-                preexec_fn=_dies_with_parent(),
+                preexec_fn=dies_with_parent(),
             )
 
     def _wait_until_it_answers(self) -> None:
@@ -252,18 +232,3 @@ class Broker:
 def _user() -> str:
     """The user to stay when started as root; any other user mosquitto keeps by itself."""
     return "root" if os.geteuid() == 0 else ""
-
-
-def _dies_with_parent() -> Callable[[], None] | None:
-    """What the child does before it becomes mosquitto, so that it does not outlive us."""
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None).prctl
-    parent = os.getpid()
-
-    def ask_for_signal() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it died before we asked
-            os._exit(1)
-
-    return ask_for_signal

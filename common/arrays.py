@@ -1,4 +1,4 @@
-"""Named arrays: the form in which models, states and updates exist outside of torch."""
+"""PURE: named arrays, the form in which models, states and updates exist outside of torch."""
 
 from __future__ import annotations
 

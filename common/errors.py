@@ -6,10 +6,10 @@ FedbedError             exit code 1
 ├── BrokerError         the broker cannot be found, started, reached, or refuses us
 ├── DataError           a dataset or a shard is missing or damaged
 ├── StoreError          a run or state folder cannot be read, written or locked
-├── ClaimError          somebody else already has this board name, client id or federation
+├── ClaimError          this board name, client id or federation is already taken
 └── ProtocolError       bytes that are not a valid message; never leaves a service
     ├── VersionError    a message of another protocol version
-    └── StrayUpdateError    bytes that are no update of the task they were sent for
+    └── StrayUpdateError    bytes that are not the update they were sent as
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names and client ids as people write them: checked where they enter."""
+"""PURE: names and client ids as people write them, checked where they enter."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def parse_ids(text: str) -> tuple[int, ...]:
 def show_ids(ids: Sequence[int]) -> str:
     """Client ids as briefly as possible: "0-3, 7"."""
     runs: list[list[int]] = []
-    for number in sorted(ids):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
+    for client_id in sorted(ids):
+        if runs and client_id == runs[-1][1] + 1:
+            runs[-1][1] = client_id
         else:
-            runs.append([number, number])
+            runs.append([client_id, client_id])
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) or "none"

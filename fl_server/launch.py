@@ -1,56 +1,47 @@
-"""Starting and going on: from what a person asked for to a run that is on its way."""
+"""From what a person asked for to a run: over a broker, in a lab, or in this process."""
 
 from __future__ import annotations
 
 import logging
 import shutil
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from common.access.address import Address
 from common.config import Experiment
 from common.data.datasets import require_dataset
-from common.data.shards import has_shards
+from common.data.shards import ShardSet
 from common.disk.lock import FolderLock
-from common.errors import ConfigError, FedbedError, StoreError, UsageError
+from common.disk.recording import Recorder
 from common.experiment.resolve import participants_of
-from common.ids import check_name
 from common.program.logs import HUMAN
 from common.program.malloc import keep_buffers
+from common.program.signals import stopped_by_signals
 from common.wire.paho_link import PahoLink
-from fl_server.coordinator.conductor import Fact
-from fl_server.coordinator.service import Coordinator, say_end_again
+from fl_server.coordinator.conductor import StartRecord
+from fl_server.coordinator.service import Coordinator, publish_end_again
 from fl_server.coordinator.simulate import Simulation
-from fl_server.lab.fault_script import Script, parse_script
-from fl_server.lab.faulty_lab import FaultyLab, recoveries
-from fl_server.lab.lab import Lab, share_out
-from fl_server.run.first_model import check_start
-from fl_server.run.store import RunStore, create_run, free_name, has_run
+from fl_server.lab.fault_script import Script
+from fl_server.lab.faulty_lab import FaultyLab
+from fl_server.lab.lab import Lab, check_boards, keep_only_logs
+from fl_server.lab.restarts import restarting_boards
+from fl_server.run.store import RunStore
 from fl_server.run.tensorboard import EventFile
-from fl_server.watch.screen import (
-    Lines,
-    Screen,
-    Style,
-    make_display,
-    recovery_table,
-    show_summary,
-)
+from fl_server.watch import facts
+from fl_server.watch.displays import Lines, Screen, Style, make_display, show_summary
+from fl_server.watch.facts.making import stamped
+from fl_server.watch.recovery import recoveries
+from fl_server.watch.screen import recovery_table
 from fl_server.watch.web import server as web
 
 if sys.version_info >= (3, 11):
-    import tomllib
+    pass
 else:
-    import tomli as tomllib
-
-WATCH_SECONDS = 1.0
-RESTART_AFTER = 4  # looks at a killed board before it is started again
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +53,16 @@ class RunOptions:
     runs: Path
     style: Style = "screen"
     tensorboard: bool = False
+    record: Path | None = None
     display: Callable[[str], Screen | Lines] | None = None
     web: web.PageAddress | None = None
+
+    @property
+    def start_record(self) -> StartRecord | None:
+        """How the events of a run are recorded, if they are."""
+        if (path := self.record) is None:
+            return None
+        return lambda policy, state: Recorder(path, policy, state).write
 
     @property
     def shards(self) -> Path:
@@ -73,46 +72,15 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Whoever is told of a run's facts."""
+    """Where the facts of a run go."""
 
     display: Screen | Lines
     event_file: EventFile | None
 
-    def observe(self, fact: Fact) -> None:
+    def observe(self, fact: facts.Fact) -> None:
         self.display.observe(fact)
         if self.event_file is not None:
             self.event_file.observe(fact)
-
-
-def find_or_create(options: RunOptions, experiment: Experiment, name: str | None) -> RunStore:
-    """A new run, or the unfinished one of that name if it is of the same experiment."""
-    wanted = name or free_name(options.runs, experiment.experiment.name)
-    check_name(wanted, "--run")
-    if not has_run(options.runs, wanted):
-        check_start(experiment)
-        return create_run(options.runs, wanted, experiment)
-    store = RunStore(options.runs / wanted)
-    if store.finished:
-        raise UsageError(
-            f"run {wanted!r} is finished, see {store.folder}; choose another --run"
-        )
-    if store.experiment() != experiment:
-        raise UsageError(
-            f"run {wanted!r} is unfinished and of another experiment ({store.folder}/"
-            "experiment.toml); choose another --run, or go on with: fl-server resume "
-            f"{wanted}"
-        )
-    return store
-
-
-def find_run(options: RunOptions, name: str) -> RunStore:
-    """The run of that name, to go on with."""
-    folder = options.runs / name
-    if not has_run(options.runs, name):
-        known = sorted(path.parent.name for path in options.runs.glob("*/run.json"))
-        listed = f"there are {', '.join(known[-8:])}" if known else "there is none"
-        raise UsageError(f"no run {name!r} in {options.runs}; {listed}")
-    return RunStore(folder)
 
 
 def run(
@@ -124,17 +92,21 @@ def run(
     credentials: Path | None = None,
 ) -> bool:
     """Coordinate a run over a broker; False if it was interrupted."""
-    if store.finished:  # maybe killed before everybody had heard of it
-        say_end_again(store, PahoLink(address), federation)
+    if store.finished:  # perhaps killed before all boards had received it
+        publish_end_again(store, PahoLink(address), federation)
         Lines(store.folder.name).say(f"this run is finished; its results are in {store.folder}")
         return True
     with _at_work(options, store) as work:
         coordinator = Coordinator(
-            store, PahoLink(address), federation=federation, observe=work.observe
+            store,
+            PahoLink(address),
+            federation=federation,
+            observe=work.observe,
+            record=options.start_record,
         )
         with (
             _shown(options, address, federation, work.observe),
-            _stopped_by_signals(coordinator.stop),
+            stopped_by_signals(coordinator.stop),
         ):
             finished = coordinator.run()
     way = f"--credentials {credentials}" if credentials else f"--broker {address}"
@@ -168,21 +140,18 @@ def run_in(testbed: Lab, options: RunOptions, store: RunStore) -> bool:
     return _conclude(options, work, finished=finished, how="the same command again")
 
 
-def check_boards(folder: Path, clients: Sequence[int], boards: int) -> None:
-    """Refuse to go on with another number of boards: clients would lose what they know."""
-    earlier = len(list(folder.glob("b[0-9]*/daemon.json")))
-    if earlier and earlier != min(boards, len(clients)):
-        raise UsageError(f"{folder} was started with {earlier} boards; go on with as many")
-
-
 def _coordinate(testbed: Lab, options: RunOptions, store: RunStore, work: _Work) -> bool:
     coordinator = Coordinator(
-        store, PahoLink(testbed.address), federation="fl", observe=work.observe
+        store,
+        PahoLink(testbed.address),
+        federation="fl",
+        observe=work.observe,
+        record=options.start_record,
     )
     with (
         _shown(options, testbed.address, "fl", work.observe),
-        _watched(testbed, coordinator),
-        _stopped_by_signals(coordinator.stop),
+        restarting_boards(testbed, coordinator.fail),
+        stopped_by_signals(coordinator.stop),
     ):
         return coordinator.run()
 
@@ -198,7 +167,7 @@ def faulty_lab(
         troubled = FaultyLab(store, testbed, script, display.say)
         with (
             _shown(options, testbed.address, "fl", display.observe),
-            _stopped_by_signals(troubled.stop),
+            stopped_by_signals(troubled.stop),
         ):
             finished = troubled.run()
     if finished:
@@ -207,25 +176,9 @@ def faulty_lab(
     return finished
 
 
-def read_script(path: Path, boards: int, clients: int) -> Script:
-    """A fault file, checked."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    try:
-        return parse_script(table, tuple(share_out(range(clients), boards)))
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-
-
 def require_data(options: RunOptions, experiment: Experiment) -> None:
     """Look for the dataset before a run folder is made, unless its shards are all there."""
-    union, seed = experiment.evaluation.union_samples, experiment.experiment.seed
-    clients = participants_of(experiment)
-    if not has_shards(options.shards, experiment.data, seed, clients, union=union):
+    if not ShardSet(options.shards, experiment).has(participants_of(experiment)):
         require_dataset(experiment.data.dataset)
 
 
@@ -233,7 +186,11 @@ def simulate(options: RunOptions, store: RunStore, *, processes: int) -> bool:
     """The run in this process, without a broker."""
     with _at_work(options, store) as work:
         Simulation(
-            store, processes=processes, shards=options.shards, observe=work.observe
+            store,
+            processes=processes,
+            shards=options.shards,
+            observe=work.observe,
+            record=options.start_record,
         ).run()
         shutil.rmtree(store.folder / "clients", ignore_errors=True)
     return _conclude(options, work, finished=True, how="")
@@ -263,69 +220,16 @@ def _at_work(options: RunOptions, store: RunStore) -> Iterator[_Work]:
 
 @contextmanager
 def _shown(
-    options: RunOptions, address: Address, federation: str, observe: Callable[[Fact], None]
+    options: RunOptions, address: Address, federation: str, observe: facts.Observer
 ) -> Iterator[None]:
-    """The run on a web page, if somebody wants that."""
+    """The run on a web page, if one is wanted."""
     if options.web is None:
         yield
         return
     with web.serving(options.web, address, federation) as served:
         text = f"the page is at {served.url}"
-        observe({"event": "web", "text": text, "time": time.time()})
+        observe(stamped(facts.Web(text=text), time.time()))
         yield
-
-
-@contextmanager
-def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """The first Ctrl-C asks politely, the second is Python's own."""
-    previous: dict[int, Any] = {}  # what signal.signal takes and gives
-
-    def ask(number: int, _frame: object) -> None:
-        signal.signal(number, previous[number])
-        stop()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        previous[number] = signal.signal(number, ask)
-    try:
-        yield
-    finally:
-        for caught, handler in previous.items():
-            signal.signal(caught, handler)
-
-
-@contextmanager
-def _watched(testbed: Lab, coordinator: Coordinator) -> Iterator[None]:
-    """Killed boards are started again, as on a real fleet; what gave up ends the run."""
-    done = threading.Event()
-
-    def watch() -> None:
-        dead: dict[str, int] = {}
-        while not done.wait(WATCH_SECONDS):
-            try:
-                testbed.check()
-                for board in testbed.killed():
-                    dead[board] = dead.get(board, 0) + 1
-                    if dead[board] >= RESTART_AFTER:
-                        del dead[board]
-                        testbed.start_board(board)
-            except (FedbedError, OSError) as error:
-                coordinator.fail(StoreError(str(error)))
-                return
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join()
-
-
-def keep_only_logs(folder: Path) -> None:
-    """What only boards need is deleted when nothing is left to do for them."""
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _conclude(options: RunOptions, work: _Work, *, finished: bool, how: str) -> bool:

@@ -21,9 +21,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fl_server.lab.fault_script import TARGETS
-from fl_server.lab.faulty_lab import recoveries
 from fl_server.run.journal import read_records
-from fl_server.watch.screen import Lines, recovery_table
+from fl_server.watch.displays import Lines
+from fl_server.watch.recovery import recoveries
+from fl_server.watch.screen import recovery_table
 
 EXPERIMENT = """
 [experiment]

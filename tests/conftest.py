@@ -15,11 +15,12 @@ from broker.accounts import enroll, prepare_files
 from broker.acl import Account
 from broker.authority import ensure_certificate
 from broker.config import BrokerConfig
-from broker.process import Broker, free_port
+from broker.process import Broker
 from broker.program import find_mosquitto
 from common.access.credentials import Credentials, Role, join_address, read_credentials
 from common.errors import BrokerError
 from common.ids import parse_ids
+from common.program.ports import free_port
 
 settings.register_profile("fedbed", deadline=None, max_examples=50)
 settings.load_profile("fedbed")

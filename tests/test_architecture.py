@@ -46,9 +46,10 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"__main__"},
     ),
     "fl_client": (
-        {"__init__", "downloads", "identity", "old_runs"},
+        {"__init__", "downloads", "identity", "old_runs", "outgoing", "settings"},
         {"agent"},
         {"hardware"},
+        {"jobs"},
         {"daemon"},
         {"doctor"},
         {"cli"},

@@ -23,8 +23,8 @@ from common.rng import generator
 from common.wire.topics import TOPICS
 from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
-from fl_server.launch import read_script
-from fl_server.reports.reference import read_reference
+from fl_server.lab.fault_script import read_script
+from fl_server.reports.runs import read_reference
 from fl_server.sweeps.grid import plan
 
 SERVER = Server(
@@ -93,7 +93,7 @@ def test_table_6_of_the_fedreg_paper_has_an_experiment_for_each_of_its_rows() ->
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples" / "faults").glob("*.toml")), ids=str)
 def test_every_fault_script_loads(path: Path) -> None:
-    read_script(path, boards=4, clients=12)
+    read_script(path, ("b1", "b2", "b3", "b4"))
 
 
 def test_the_readmes_experiment_loads(tmp_path: Path) -> None:

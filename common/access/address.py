@@ -1,4 +1,4 @@
-"""Where the broker is, and whether anybody answers there."""
+"""Where the broker is, and whether it answers."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def session_name(address: Address, client_id: str) -> str:
 
 
 def probe(address: Address, timeout: float = 5.0, *, patience: float = 0.0) -> None:
-    """Fail with the reason if nobody answers at the broker's address (within the patience).
+    """Fail with the reason if the broker does not answer within the patience (seconds).
 
-    With TLS, whoever answers must also be the broker that the credentials are for.
+    With TLS, what answers must also be the broker that the credentials are for.
     """
     end = time.monotonic() + patience
     try:

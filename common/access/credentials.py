@@ -1,7 +1,7 @@
 """The credentials bundle: one private file with all that a board needs to find its broker.
 
-`fl-broker enroll` makes it. What a person says on the command line goes before what it says;
-what would contradict it (another board, other clients) is refused.
+`fl-broker enroll` makes it. A command-line option wins over the bundle; one that contradicts it
+(another board, other clients) is refused.
 """
 
 from __future__ import annotations
@@ -51,15 +51,17 @@ class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """The broker as a command was told to reach it."""
+class BrokerAccess:
+    """How a command reaches the broker, from its options and its bundle."""
 
     address: Address
     federation: str
     credentials: Credentials | None
 
 
-def reach(broker: str | None, file: Path | None, federation: str | None, *roles: Role) -> Reach:
+def reach(
+    broker: str | None, file: Path | None, federation: str | None, *roles: Role
+) -> BrokerAccess:
     """The broker, login and federation from options and a bundle made for one of the roles."""
     credentials = None if file is None else read_credentials(file)
     if credentials is not None and roles and credentials.role not in roles:
@@ -68,7 +70,7 @@ def reach(broker: str | None, file: Path | None, federation: str | None, *roles:
             f"made by: {_ENROLL[roles[0]]}"
         )
     own = None if credentials is None else credentials.federation
-    return Reach(
+    return BrokerAccess(
         _address(broker, credentials),
         check_name(_agree("--federation", federation, own, file) or DEFAULT_FEDERATION,
                    "--federation"),
@@ -76,15 +78,15 @@ def reach(broker: str | None, file: Path | None, federation: str | None, *roles:
     )  # fmt: skip
 
 
-def board_of(reached: Reach, board: str | None, file: Path | None) -> str | None:
-    """The board's name, if the option or the bundle says it."""
-    own = None if reached.credentials is None else reached.credentials.name
+def board_of(access: BrokerAccess, board: str | None, file: Path | None) -> str | None:
+    """The board's name, from the option or the bundle, if either has it."""
+    own = None if access.credentials is None else access.credentials.name
     return _agree("--board", board, own, file)
 
 
-def clients_of(reached: Reach, clients: str | None, file: Path | None) -> tuple[int, ...]:
+def clients_of(access: BrokerAccess, clients: str | None, file: Path | None) -> tuple[int, ...]:
     """The clients of the board, from the option or the bundle."""
-    own = None if reached.credentials is None else reached.credentials.clients
+    own = None if access.credentials is None else access.credentials.clients
     wanted = None if clients is None else show_ids(parse_ids(clients))
     text = _agree("--clients", wanted, own, file)
     if text is None:
@@ -92,13 +94,13 @@ def clients_of(reached: Reach, clients: str | None, file: Path | None) -> tuple[
     return parse_ids(text)
 
 
-def _agree(option: str, said: str | None, own: str | None, file: Path | None) -> str | None:
-    if said is not None and own is not None and said != own:
+def _agree(option: str, given: str | None, own: str | None, file: Path | None) -> str | None:
+    if given is not None and own is not None and given != own:
         raise UsageError(
-            f"{option} is {said!r}, but {file} is for {own!r}; leave the option out, or enroll "
-            "anew on the broker's machine"
+            f"{option} is {given!r}, but {file} is for {own!r}; leave the option out, or "
+            "enroll anew on the broker's machine"
         )
-    return said if said is not None else own
+    return given if given is not None else own
 
 
 def read_credentials(path: Path) -> Credentials:
@@ -114,7 +116,7 @@ def read_credentials(path: Path) -> Credentials:
 
 
 def credentials_text(credentials: Credentials) -> str:
-    """A bundle as `read_credentials` reads it; no value has quotes, by their making."""
+    """A bundle as `read_credentials` reads it; no value of a bundle contains quotes."""
     lines = [
         "# Opens the broker for one account; keep it private (chmod 600).",
         *(

@@ -1,4 +1,4 @@
-"""How updates become one: the mean by weights, or rules that are hard for a few to bend."""
+"""PURE: how updates become one model: weighted mean, or rules robust against a few outliers."""
 
 from __future__ import annotations
 

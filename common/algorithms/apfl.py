@@ -1,6 +1,6 @@
 """APFL (Deng et al., 2020): each client mixes its own model v with the global one, w.
 
-Two variants. "blend" (as in PFLlib): both are trained by themselves, and at the end of a turn v
+Two variants. "blend" (as in PFLlib): both are trained separately, and after each training v
 becomes alpha v + (1 - alpha) w. "mixture" (as in the paper): v is trained through the mixture,
 which is the personal model, and stays apart. Both learn alpha, by steps along its gradient.
 """
@@ -103,7 +103,7 @@ def _as_model(arrays: Arrays) -> dict[str, Array]:
 
 
 class _Share:
-    """A client's alpha during one turn."""
+    """A client's alpha during one training."""
 
     def __init__(self, value: float, rate: float, *, adaptive: bool) -> None:
         self.value = value

@@ -1,10 +1,10 @@
 """What an algorithm is: a value made of functions, both halves together.
 
-Server states, client states and what travels are all named arrays, so that the codec can send
-them and the stores can keep them. The word before the first dot of a name is the array's part:
-`base` and `head` are the model, all others belong to the algorithm. No function here logs,
-publishes, saves, asks the time or changes its inputs. Nothing here needs torch: the server half
-runs without it, and the client half gets what it needs of it from its `Client`.
+Server states, client states and what is sent are all named arrays, so that they can be encoded
+and stored. What stands before the first dot of a name is the array's part: `base` and `head`
+are the model, all others belong to the algorithm. No function here logs, publishes, saves,
+reads the clock or changes its inputs. Nothing here needs torch: the server half runs without
+it, and the client half gets what it needs from its `Client`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Client(Protocol):
     """What an algorithm may ask of the client it runs on."""
 
     @property
-    def number(self) -> int:
+    def client_id(self) -> int:
         """The client's id."""
 
     @property
@@ -112,7 +112,7 @@ class Client(Protocol):
         """The samples that the algorithm's `rebalance` asks for."""
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """Chance of this client that is the same in every round."""
+        """Randomness of this client that is the same in every round."""
 
     def train(
         self,
@@ -132,13 +132,13 @@ class Client(Protocol):
     ) -> LocalModel:
         """Train copies of the arrays whose part is in `only`; all others stay as they are.
 
-        Without more words: cross-entropy of the model on the client's training samples, for
+        By default: cross-entropy of the model on the client's training samples, for
         the epochs or steps of the settings. `special` has settings for single parts.
         `loss(net, inputs, labels)` is another loss (None: skip the batch); `extra(parameters)`
         gives terms to add to the gradients, before momentum; `after(parameters, gradients)`
-        hears of every step done; `purpose` names the randomness of the shuffles. The optimizer
-        starts anew (see `training.optimizer_state`), but goes on where the turn's last
-        training of the same `phase` ended, if there was one.
+        is called after every step; `purpose` names the randomness of the shuffles. The
+        optimizer starts anew (see `training.optimizer_state`), but continues where the last
+        training of the same `phase` in this job ended, if there was one.
         """
 
     def tensors(self, arrays: Arrays) -> Mapping[str, Tensor]:
@@ -153,9 +153,9 @@ class Client(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """What a client's turn gives: its new state, its update, and its own model for stage L2.
+    """What a client's training gives: its new state, its update, and its model for stage L2.
 
-    `weights` says how much the update counts, for each of its parts; `values` are single
+    `weights` is how much the update counts, for each of its parts; `values` are single
     numbers worth a look, whose mean over the clients is written to the metrics.
     """
 
@@ -253,7 +253,7 @@ def update_of(
     personal: Predictor | None = None,
     values: Mapping[str, float] | None = None,
 ) -> Trained:
-    """The usual end of a client's turn: it sends its model, and that is also its own."""
+    """The usual end of a client's training: it sends its model, and that is also its own."""
     arrays = model_of(model.arrays)
     weight = float(client.samples) if weighting == "samples" else 1.0
     return Trained(

@@ -72,7 +72,7 @@ def expects(upload: Upload, download: Arrays) -> Arrays:
 
 
 def sent(client: Client, model: LocalModel, upload: Upload, weighting: Weighting) -> Trained:
-    """The end of a client's turn: it keeps its head and sends all or only the base."""
+    """The end of a client's training: it keeps its head and sends all or only the base."""
     arrays = model_of(model.arrays) if upload == "full" else parts(model.arrays, ["base"])
     whole = update_of(client, model, weighting, state=parts(model.arrays, ["head"]))
     return Trained(whole.state, arrays, whole.weights, model.loss, model.steps, whole.personal)

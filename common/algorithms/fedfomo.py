@@ -131,13 +131,13 @@ def choose(
     known: Sequence[int],
     most: int,
     explore: float,
-    number: int,
+    round_number: int,
     rng: np.random.Generator,
 ) -> list[int]:
     """The `most` clients with the largest values; equals, and explorers, by chance."""
     order = [known[at] for at in rng.permutation(len(known))]
     best = sorted(order, key=lambda client: -row[client])[:most]
-    chance = max(0.0, explore - 0.05 * (number - 1))
+    chance = max(0.0, explore - 0.05 * (round_number - 1))
     rest = [client for client in order if client not in best]
     for at in range(len(best)):
         if rest and rng.random() < chance:

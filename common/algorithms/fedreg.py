@@ -107,7 +107,7 @@ def fedreg(
         )
 
     def both_phases(
-        client: Client, model: LocalModel, epochs: int | None, turn: str
+        client: Client, model: LocalModel, epochs: int | None, suffix: str
     ) -> LocalModel:
         if not skip_phase1:
             done = client.train(
@@ -115,7 +115,7 @@ def fedreg(
                 only=first_parts,
                 epochs=epochs,
                 loss=None if single_head else sum_of_heads,
-                purpose=f"shuffle{turn}",
+                purpose=f"shuffle{suffix}",
                 phase="shuffle",
             )
             model = LocalModel(done.arrays, done.loss, model.steps + done.steps)
@@ -124,7 +124,7 @@ def fedreg(
             only=MODEL,
             epochs=epochs,
             samples=client.rebalanced.samples if has_set else None,
-            purpose=f"rebalanced{turn}",
+            purpose=f"rebalanced{suffix}",
             phase="rebalanced",
         )
         return LocalModel(done.arrays, done.loss, model.steps + done.steps)

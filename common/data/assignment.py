@@ -1,6 +1,6 @@
-"""Who trains and tests with which samples, and what everybody shares.
+"""PURE: which samples each client trains and tests with, and which samples all of them share.
 
-Pure: the same settings, labels and seed give the same indices, whoever asks.
+The same settings, labels and seed give the same indices on every machine.
 """
 
 from __future__ import annotations

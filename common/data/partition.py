@@ -1,6 +1,6 @@
-"""Who gets which samples: equal shares or a skew, and each client's train and test part.
+"""PURE: which client gets which samples: equal shares or a skew, and its train and test part.
 
-Pure: the same settings, labels and seed give the same indices. How many samples of each class
+The same settings, labels and seed give the same indices. How many samples of each class
 a client gets is in `skews.py`.
 """
 

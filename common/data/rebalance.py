@@ -1,6 +1,6 @@
-"""The rebalanced set of a client: as many samples of each of its classes, some of them made up.
+"""PURE: the rebalanced set of a client: as many samples of each class, some of them augmented.
 
-Pure: how many, and which samples. What an augmented copy looks like is in `augment.py`.
+Here is how many and which samples; augmented copies are made in `augmentation/`.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
-"""What one client has of a dataset: one file, made once, so that a board loads only its own."""
+"""The shards of an experiment: one file per client, each made once, in a folder of their own.
+
+This is the one place that knows what the content of the shards depends on.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from common.arrays import Array
-from common.config import DataSection
+from common.config import DataSection, Experiment
 from common.data.array_files import read_arrays, write_arrays
 from common.data.assignment import Assignment, allot, union_of
 from common.data.datasets import Dataset, Windows, dataset_info, load_dataset
@@ -25,52 +27,153 @@ from common.data.rebalance_file import (
     rebalanced_path,
 )
 from common.data.samples import Samples
+from common.data.shard_file import Shard, read_shard, shard_path, write_shard
 from common.data.windows import Spans
 from common.errors import DataError
 
 FORMAT = 2  # counts up when the content of a shard changes for the same settings
-NAMES = {"train.images", "train.labels", "test.images", "test.labels", "counts", "sizes"}
-UNION = {"union.images", "union.labels"}
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Shard:
-    """A client's samples; `counts` says how many training samples it has of each class.
+@dataclass(frozen=True, slots=True)
+class ShardSet:
+    """The shards of one experiment below the folder `root`, which it shares with others.
 
-    `sizes` are the training sizes of all clients of the partition, and `union` is the same for
-    all: samples of everybody's test sets.
+    `rebalance` is what the experiment's algorithm asks for; without it there are no rebalanced
+    sets. The dataset is only read to make what is missing.
     """
 
-    train: Samples
-    test: Samples
-    counts: Indices
-    sizes: Indices
-    union: Samples | None
+    root: Path
+    experiment: Experiment
+    rebalance: Rebalance | None = None
 
     @property
-    def nbytes(self) -> int:
-        """Memory of the samples."""
-        parts = (self.train, self.test, *((self.union,) if self.union is not None else ()))
-        return sum(part.images.nbytes + part.labels.nbytes for part in parts)
+    def key(self) -> str:
+        """A short name for everything the content of the shards depends on."""
+        data, union = self.experiment.data, self.experiment.evaluation.union_samples
+        shared = ("share", data.share, data.share_given, data.share_removed)
+        settings = (
+            data.dataset,
+            data.clients,
+            data.partition,
+            *_skew(data),
+            *_parts(data),
+            *(("max_samples", data.max_samples) if data.max_samples else ()),
+            *(shared if data.share else ()),
+            *(("union", union) if union else ()),
+        )
+        text = msgspec.json.encode((FORMAT, self._seed, *settings))
+        return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+    @property
+    def folder(self) -> Path:
+        """The folder of these shards alone."""
+        return self.root / self.key
+
+    def path(self, client_id: int) -> Path:
+        """The file of a client's shard."""
+        return shard_path(self.folder, client_id)
+
+    def has(self, clients: Iterable[int]) -> bool:
+        """Whether there is a file for each of these clients, so that no dataset is needed."""
+        return all(self.path(client_id).exists() for client_id in clients)
+
+    def ensure(self, clients: Iterable[int]) -> ShardSet:
+        """This set, after making what is missing or damaged for these clients."""
+        data, wanted = self.experiment.data, tuple(clients)
+        dataset_info(data.dataset)
+        for client_id in wanted:
+            if not 0 <= client_id < data.clients:
+                raise DataError(
+                    f"client id {client_id} has no data; expected 0 to {data.clients - 1}"
+                )
+        if missing := [client_id for client_id in wanted if not self._has_shard(client_id)]:
+            self._make(missing)
+        if self.rebalance is not None:
+            for client_id in wanted:
+                self._ensure_rebalanced(client_id, self.rebalance)
+        return self
+
+    def load(self, client_id: int) -> Shard:
+        """The shard of one client."""
+        return read_shard(self.path(client_id))
+
+    def load_rebalanced(self, client_id: int) -> Rebalanced:
+        """The rebalanced set of one client."""
+        assert self.rebalance is not None, "the algorithm asks for no rebalanced sets"
+        return read_rebalanced(rebalanced_path(self.folder, client_id, self.rebalance))
+
+    def ensure_shared(self) -> Samples:
+        """The samples that `data.share` shares, after making their file if necessary."""
+        path = self.folder / "shared.safetensors"
+        if not _is_whole(path, read_arrays, "the shared samples"):
+            dataset = load_dataset(self.experiment.data.dataset)
+            shared = assignment_of(self.experiment.data, dataset, self._seed).shared
+            samples = _samples(dataset, shared)
+            write_arrays(
+                path, {"shared.images": samples.images, "shared.labels": samples.labels}
+            )
+            log.info("%d samples are shared", len(shared))
+        arrays = read_arrays(path)
+        return Samples(arrays["shared.images"], arrays["shared.labels"])
+
+    @property
+    def _seed(self) -> int:
+        return self.experiment.experiment.seed
+
+    def _has_shard(self, client_id: int) -> bool:
+        return _is_whole(self.path(client_id), read_shard, f"client {client_id}: its shard")
+
+    def _make(self, clients: Iterable[int]) -> None:
+        data, wanted = self.experiment.data, self.experiment.evaluation.union_samples
+        dataset = load_dataset(data.dataset)
+        assignment = assignment_of(data, dataset, self._seed)
+        if data.share:
+            log.warning(
+                "data.share: %d samples leave their owners, and each client gets some of them",
+                len(assignment.shared),
+            )
+        sizes, union = assignment.sizes(), None
+        if wanted:
+            indices = union_of(assignment, dataset.labels, wanted, self._seed)
+            union = _samples(dataset, indices)
+        for client_id in clients:
+            train = _samples(dataset, assignment.train[client_id])
+            test = _samples(dataset, assignment.test[client_id])
+            counts = np.bincount(train.labels, minlength=dataset.classes)
+            write_shard(self.path(client_id), Shard(train, test, counts, sizes, union))
+            log.info(
+                "client %d: %d samples to train, %d to test", client_id, len(train), len(test)
+            )
+
+    def _ensure_rebalanced(self, client_id: int, rebalance: Rebalance) -> None:
+        path = rebalanced_path(self.folder, client_id, rebalance)
+        if _is_whole(path, read_rebalanced, f"client {client_id}: its rebalanced set"):
+            return
+        shard = self.load(client_id)
+        make_rebalanced(
+            path,
+            shard.train,
+            (shard.counts, shard.sizes),
+            rebalance,
+            seed=self._seed,
+            client=client_id,
+        )
 
 
-def shard_key(data: DataSection, seed: int, *, union: int = 0) -> str:
-    """A short name for everything the content of the shards depends on."""
-    settings = (
-        data.dataset,
-        data.clients,
-        data.partition,
-        *_skew(data),
-        *_parts(data),
-        *(("max_samples", data.max_samples) if data.max_samples else ()),
-        *(("share", data.share, data.share_given, data.share_removed) if data.share else ()),
-        *(("union", union) if union else ()),
+def assignment_of(data: DataSection, dataset: Dataset, seed: int) -> Assignment:
+    """Which samples of the dataset each client has."""
+    images = dataset.images
+    return allot(
+        data,
+        dataset.labels,
+        classes=dataset.classes,
+        official=dataset.official,
+        seed=seed,
+        natural=dataset.natural,
+        spans=Spans(images.starts, images.width) if isinstance(images, Windows) else None,
     )
-    return hashlib.blake2b(
-        msgspec.json.encode((FORMAT, seed, *settings)), digest_size=8
-    ).hexdigest()
 
 
 def _skew(data: DataSection) -> tuple[float, ...]:
@@ -99,175 +202,16 @@ def _parts(data: DataSection) -> tuple[float | str, ...]:
     )
 
 
-def ensure_shards(
-    root: Path,
-    data: DataSection,
-    seed: int,
-    clients: Sequence[int],
-    *,
-    union: int = 0,
-    rebalance: Rebalance | None = None,
-) -> Path:
-    """The folder with the shards of these clients, after making those missing or damaged.
-
-    `union` is the number of samples for `Shard.union`; with `rebalance` the clients' rebalanced
-    sets are there too. The dataset is only needed when a shard has to be made.
-    """
-    dataset_info(data.dataset)
-    for client in clients:
-        if not 0 <= client < data.clients:
-            raise DataError(f"client id {client} has no data; expected 0 to {data.clients - 1}")
-    folder = root / shard_key(data, seed, union=union)
-    if wanted := [client for client in clients if not _is_whole(folder, client)]:
-        _make(folder, data, seed, wanted, union)
-    if rebalance is not None:
-        for client in clients:
-            if not _is_rebalanced(folder, client, rebalance):
-                _make_rebalanced(folder, client, rebalance, seed)
-    return folder
-
-
-def has_shards(
-    root: Path, data: DataSection, seed: int, clients: Iterable[int], *, union: int = 0
-) -> bool:
-    """Whether there is a file for each of these clients, so that no dataset is needed."""
-    folder = root / shard_key(data, seed, union=union)
-    return all(shard_path(folder, client).exists() for client in clients)
-
-
-def ensure_shared(root: Path, data: DataSection, seed: int, *, union: int = 0) -> Path:
-    """The folder of the shards, with the samples that `data.share` shares in it."""
-    folder = root / shard_key(data, seed, union=union)
-    path = shared_path(folder)
-    try:
-        read_arrays(path)
-    except DataError as error:
-        if path.exists():
-            log.warning("making the shared samples again: %s", error)
-        dataset = load_dataset(data.dataset)
-        shared = allotment_of(data, dataset, seed).shared
-        write_arrays(path, _arrays("shared", dataset, shared))
-        log.info("%d samples are shared", len(shared))
-    return folder
-
-
-def load_shared(folder: Path) -> Samples:
-    """The samples that all clients share parts of."""
-    arrays = read_arrays(shared_path(folder))
-    return Samples(arrays["shared.images"], arrays["shared.labels"])
-
-
-def load_shard(folder: Path, client: int) -> Shard:
-    """The shard of one client, checked against the digest it was written with."""
-    path = shard_path(folder, client)
-    arrays = read_arrays(path)
-    if arrays.keys() - UNION != NAMES:
-        raise DataError(f"{path} is damaged: it is not a shard")
-    union = None
-    if arrays.keys() >= UNION:
-        union = Samples(arrays["union.images"], arrays["union.labels"])
-    return Shard(
-        Samples(arrays["train.images"], arrays["train.labels"]),
-        Samples(arrays["test.images"], arrays["test.labels"]),
-        arrays["counts"],
-        arrays["sizes"],
-        union,
-    )
-
-
-def load_rebalanced(folder: Path, client: int, rebalance: Rebalance) -> Rebalanced:
-    """The rebalanced set of one client, checked as its shard is."""
-    return read_rebalanced(rebalanced_path(folder, client, rebalance))
-
-
-def allotment_of(data: DataSection, dataset: Dataset, seed: int) -> Assignment:
-    """Who has which samples of the dataset."""
-    images = dataset.images
-    return allot(
-        data,
-        dataset.labels,
-        classes=dataset.classes,
-        official=dataset.official,
-        seed=seed,
-        natural=dataset.natural,
-        spans=Spans(images.starts, images.width) if isinstance(images, Windows) else None,
-    )
-
-
-def shard_path(folder: Path, client: int) -> Path:
-    """The file of a client's shard."""
-    return folder / f"client-{client}.safetensors"
-
-
-def shared_path(folder: Path) -> Path:
-    """The file with the samples that all clients share parts of."""
-    return folder / "shared.safetensors"
-
-
-def _is_whole(folder: Path, client: int) -> bool:
-    if not shard_path(folder, client).exists():
+def _is_whole(path: Path, read: Callable[[Path], object], what: str) -> bool:
+    if not path.exists():
         return False
     try:
-        load_shard(folder, client)
+        read(path)
     except DataError as error:
-        log.warning("client %d: making its shard again: %s", client, error)
+        log.warning("%s is damaged and made again: %s", what, error)
         return False
     return True
 
 
-def _is_rebalanced(folder: Path, client: int, rebalance: Rebalance) -> bool:
-    if not rebalanced_path(folder, client, rebalance).exists():
-        return False
-    try:
-        load_rebalanced(folder, client, rebalance)
-    except DataError as error:
-        log.warning("client %d: making its rebalanced set again: %s", client, error)
-        return False
-    return True
-
-
-def _make(
-    folder: Path, data: DataSection, seed: int, clients: Iterable[int], union: int
-) -> None:
-    dataset = load_dataset(data.dataset)
-    allotment = allotment_of(data, dataset, seed)
-    if data.share:
-        log.warning(
-            "data.share: %d samples leave their owners, and each client gets some of them",
-            len(allotment.shared),
-        )
-    common: dict[str, Array] = {"sizes": allotment.sizes()}
-    if union:
-        indices = union_of(allotment, dataset.labels, union, seed)
-        common |= _arrays("union", dataset, indices)
-    for client in clients:
-        train = _arrays("train", dataset, allotment.train[client])
-        test = _arrays("test", dataset, allotment.test[client])
-        counts = np.bincount(train["train.labels"], minlength=dataset.classes)
-        ours: dict[str, Array] = {"counts": counts.astype(np.int64)}
-        write_arrays(shard_path(folder, client), {**train, **test, **ours, **common})
-        log.info(
-            "client %d: %d samples to train, %d to test",
-            client,
-            len(allotment.train[client]),
-            len(allotment.test[client]),
-        )
-
-
-def _arrays(name: str, dataset: Dataset, indices: Indices) -> dict[str, Array]:
-    return {
-        f"{name}.images": dataset.images[indices],
-        f"{name}.labels": dataset.labels[indices],
-    }
-
-
-def _make_rebalanced(folder: Path, client: int, rebalance: Rebalance, seed: int) -> None:
-    shard = load_shard(folder, client)
-    make_rebalanced(
-        rebalanced_path(folder, client, rebalance),
-        shard.train,
-        (shard.counts, shard.sizes),
-        rebalance,
-        seed=seed,
-        client=client,
-    )
+def _samples(dataset: Dataset, indices: Indices) -> Samples:
+    return Samples(dataset.images[indices], dataset.labels[indices])

@@ -1,6 +1,6 @@
-"""Sinkhorn-Knopp: scale a table of shares until its rows and columns have given sums.
+"""PURE: Sinkhorn-Knopp, scale a table of shares until its rows and columns have given sums.
 
-Pure, and without matrix products, whose last bits differ between machines.
+Without matrix products, whose last bits differ between machines.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How many samples of each class each client gets: the recipes of the label and size skews.
+"""PURE: how many samples of each class each client gets: the label and size skews.
 
-Pure: a recipe takes the settings, the size of every class and a generator, and returns a table
+A recipe takes the settings, the size of every class and a generator, and returns a table
 with a row per class and a column per client. Which samples these are is left to `partition.py`.
 """
 

@@ -32,16 +32,16 @@ def algorithm_of(experiment: Experiment) -> Algorithm:
 
 
 def server_of(
-    experiment: Experiment, *, number: int = 0, download: Arrays | None = None
+    experiment: Experiment, *, round_number: int = 0, download: Arrays | None = None
 ) -> Server:
-    """What the algorithm's server half gets to know when round `number` closes."""
+    """What the algorithm's server half gets to know when a round closes."""
     seed = experiment.experiment.seed
     return Server(
         clients=experiment.data.clients,
         participants=len(participants_of(experiment)),
         classes=dataset_info(experiment.data.dataset).classes,
-        round=number,
-        rng=lambda purpose: generator(seed, purpose, number),
+        round=round_number,
+        rng=lambda purpose: generator(seed, purpose, round_number),
         buffers=buffers_of(experiment),
         aggregation=experiment.aggregation,
         download={} if download is None else download,
@@ -106,6 +106,15 @@ def user_model(experiment: Experiment) -> nn.Module:
         classes=info.classes,
         rng=generator(experiment.experiment.seed, "model"),
     )
+
+
+def network_of(experiment: Experiment) -> nn.Module:
+    """The network an experiment trains, on the device of this process."""
+    from common.learning.device import device  # needs torch
+    from common.learning.networks import Network
+
+    ours = not has_user_model(experiment)
+    return (Network(spec_of(experiment)) if ours else user_model(experiment)).to(device())
 
 
 def participants_of(experiment: Experiment) -> tuple[int, ...]:

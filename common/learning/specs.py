@@ -1,4 +1,4 @@
-"""Networks as plain descriptions: blocks of layers, split into `base` and `head`; no torch.
+"""PURE: networks as descriptions, blocks of layers split into `base` and `head`; no torch.
 
 Names, shapes and initial values of the arrays come from here; `networks.py` makes them compute.
 """

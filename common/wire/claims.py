@@ -1,17 +1,17 @@
 """PURE: who may use a board name, its client ids, or (for the coordinator) the federation.
 
-Everybody announces itself on `connected/<name>` and reads all announcements. A claim is
-*settled* once nobody objected; settled claims beat others, then older ones win: it is the
-second who is refused. A stored announcement may be a dead one's: it only counts when its owner
-answers within PATIENCE.
+Every party publishes its claim on `connected/<name>` and reads the claims of all others. A
+claim is *settled* once no other party objected. A settled claim beats an unsettled one, then
+the older one wins: it is the second party that is refused. A retained claim may be that of a
+dead party: it only counts if its owner answers within PATIENCE.
 
-    unsettled  own echo heard, no rival stored        -> settled
-    unsettled  a stored rival                         -> wait PATIENCE for a live word of it
-    unsettled  PATIENCE over, no live word            -> settled
-    any        live word of a stronger rival          -> refused
-    any        live word of a weaker rival            -> say the claim again
-    any        our stored announcement was overwritten
-               or removed                             -> say the claim again
+    unsettled  own claim received, no rival retained     -> settled
+    unsettled  the retained claim of a rival             -> wait PATIENCE for a live one
+    unsettled  PATIENCE over, no live claim              -> settled
+    any        live claim of a stronger rival            -> refused
+    any        live claim of a weaker rival              -> publish our claim again
+    any        our retained claim was overwritten
+               or removed                                -> publish our claim again
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ REPEAT_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class ClaimState:
-    """Our claim, whether its echo came back, and stored rivals that may be dead."""
+    """Our claim, whether it came back to us, and until when to wait for retained rivals."""
 
     claim: Connected
     echoed: bool = False
     suspects: Mapping[str, float] = field(default_factory=dict)
-    said: float = 0.0
+    published_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class PublishClaim:
     """Publish this claim."""
 
     claim: Connected
@@ -49,65 +49,65 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Nobody objects: start working."""
+    """No other party objects: start working."""
 
 
 @dataclass(frozen=True, slots=True)
-class Beaten:
-    """Somebody else has what we claim; `clear`: our own announcement must be removed."""
+class Refused:
+    """Another party has what we claim; `clear`: our own retained claim must be removed."""
 
     reason: str
     clear: bool
 
 
-Outcome: TypeAlias = Say | Settled | Beaten
+Outcome: TypeAlias = PublishClaim | Settled | Refused
 
 
 def connect(state: ClaimState, connection: int) -> tuple[ClaimState, tuple[Outcome, ...]]:
-    """A new connection: announce ourselves under its number."""
+    """A new connection: publish our claim with its number."""
     start = state.claim.session[0]
     claim = msgspec.structs.replace(state.claim, session=(start, connection))
-    return dataclasses.replace(state, claim=claim), (Say(claim),)
+    return dataclasses.replace(state, claim=claim), (PublishClaim(claim),)
 
 
-def hear(
+def received(
     state: ClaimState, other: Connected, *, stored: bool, now: float
 ) -> tuple[ClaimState, tuple[Outcome, ...]]:
-    """Somebody's announcement, our own included."""
+    """The claim of another party, or our own coming back."""
     mine = state.claim
     if other.instance == mine.instance and other.board == mine.board:
         if other.connected:
             return _settle(dataclasses.replace(state, echoed=True), now)
-        return state, (() if other.session < mine.session else (Say(mine),))
+        return state, (() if other.session < mine.session else (PublishClaim(mine),))
     if other.board == mine.board and not other.connected:
-        return state, (Say(mine),)
+        return state, (PublishClaim(mine),)
     if not clash(mine, other):
         return state, ()
     if stored:
-        return _hear_stored_rival(state, other, now)
+        return _stored_rival(state, other, now)
     if _rank(other) < _rank(mine):
-        return state, (Beaten(explain(mine, other), clear=other.board != mine.board),)
-    return state, (Say(mine),)
+        return state, (Refused(explain(mine, other), clear=other.board != mine.board),)
+    return state, (PublishClaim(mine),)
 
 
-def _hear_stored_rival(
+def _stored_rival(
     state: ClaimState, other: Connected, now: float
 ) -> tuple[ClaimState, tuple[Outcome, ...]]:
     if state.claim.settled:
-        return state, (Say(state.claim),)
+        return state, (PublishClaim(state.claim),)
     suspects = {**state.suspects, other.instance: now + PATIENCE_SECONDS}
     return dataclasses.replace(state, suspects=suspects), ()
 
 
 def cleared(state: ClaimState, board: str) -> tuple[ClaimState, tuple[Outcome, ...]]:
-    """A stored announcement was removed, perhaps by a loser who had the same board name."""
-    return state, ((Say(state.claim),) if board == state.claim.board else ())
+    """A retained claim was removed, perhaps by a refused party with the same board name."""
+    return state, ((PublishClaim(state.claim),) if board == state.claim.board else ())
 
 
 def tick(state: ClaimState, now: float) -> tuple[ClaimState, tuple[Outcome, ...]]:
-    """Time passes: rivals that never answered are dead, and others may think that of us."""
-    if state.claim.settled and now - state.said >= REPEAT_SECONDS:
-        return dataclasses.replace(state, said=now), (Say(state.claim),)
+    """Time passes: rivals that did not answer are dead; and ours is published now and then."""
+    if state.claim.settled and now - state.published_at >= REPEAT_SECONDS:
+        return dataclasses.replace(state, published_at=now), (PublishClaim(state.claim),)
     return _settle(state, now)
 
 
@@ -119,11 +119,11 @@ def _settle(state: ClaimState, now: float) -> tuple[ClaimState, tuple[Outcome, .
         return dataclasses.replace(state, suspects=suspects), ()
     claim = msgspec.structs.replace(state.claim, settled=True)
     settled = dataclasses.replace(state, claim=claim, suspects={})
-    return settled, (Say(claim), Settled())
+    return settled, (PublishClaim(claim), Settled())
 
 
 def clash(mine: Connected, other: Connected) -> bool:
-    """Whether both cannot be there at once."""
+    """Whether two claims exclude each other."""
     if not other.connected or other.instance == mine.instance:
         return False
     return other.board == mine.board or not set(mine.clients).isdisjoint(other.clients)

@@ -1,4 +1,4 @@
-"""Arrays in fewer bytes for the way over the network, and back to float32.
+"""PURE: arrays in fewer bytes for the network, and back to float32.
 
 float16  every float32 value as the nearest float16.
 int8     every float32 array as whole numbers -127..127 times one scale, largest value / 127.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -49,9 +49,9 @@ class Posted:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """The broker has acknowledged every part of a stream."""
+    """The broker has acknowledged every part of a stream, which its owner named `token`."""
 
-    token: str
+    token: Hashable
 
 
 Happening: TypeAlias = Up | Down | Refused | Arrived | Streamed | Posted
@@ -84,7 +84,7 @@ class Link(Protocol):
     def publish(self, packet: Packet) -> bool:
         """Hand over one small message; False (and nothing happens) while offline."""
 
-    def stream(self, token: str, packets: Iterator[Packet]) -> None:
+    def stream(self, token: Hashable, packets: Iterator[Packet]) -> None:
         """Send many large messages, a few at a time; `Streamed(token)` follows."""
 
     def receive(self, timeout: float) -> Happening | None:

@@ -1,7 +1,7 @@
-"""What crosses the broker: one frozen class per message; nothing here knows topics or bytes.
+"""PURE: what crosses the broker, one frozen class per message, without topics or bytes.
 
-Every message names its run (and round and client where it has one), so that what belongs to
-another run or round can be told apart wherever and whenever it arrives.
+Every message names its run (and round and client where it has one), so that a message of
+another run or round is recognised wherever and whenever it arrives.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 Size = Annotated[int, Meta(ge=0, le=2**60)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Share = Annotated[float, Meta(ge=0, le=1)]
-HISTORY = 64  # rounds that the coordinator tells somebody who comes in the middle
+HISTORY = 64  # rounds that the coordinator publishes for those who begin to watch later
 
 
 class Telemetry(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """How a board's hardware is; what no sensor tells is None."""
+    """The state of a board's hardware; None where there is no sensor."""
 
     celsius: Annotated[float, Meta(ge=-100, le=250)] | None = None
     throttled: bool | None = None
@@ -47,7 +47,7 @@ class Telemetry(Wire, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RoundLine(Wire, frozen=True, array_like=True):
-    """What a finished round has brought; travels as an array to be small."""
+    """The results of a finished round; sent as an array, which is smaller."""
 
     round: Natural
     accuracy_global: Share | None = None
@@ -71,10 +71,10 @@ class TrainDetail(Wire, frozen=True, kw_only=True):
 
 
 class Connected(Wire, frozen=True, kw_only=True):
-    """Topic 2: a board (or the coordinator) and what it claims; the last will says it is gone.
+    """Topic 2: a board (or the coordinator) and what it claims; its last will: not connected.
 
     `session` is (starts of this daemon, connections of this start): later ones win. The
-    coordinator adds `history`, for whoever begins to watch in the middle.
+    coordinator adds `history`, for those who begin to watch later.
     """
 
     protocol: int

@@ -15,7 +15,7 @@ import queue
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from paho.mqtt import client as mqtt
@@ -211,7 +211,7 @@ class PahoLink:
         assert self._client is not None, "only an open link is up"
         return self._client.publish(packet.topic, packet.payload, QOS, packet.retain).mid
 
-    def stream(self, token: str, packets: Iterator[Packet]) -> None:
+    def stream(self, token: Hashable, packets: Iterator[Packet]) -> None:
         """Send many large messages, a few at a time; not while offline, nor twice at once."""
         if self._up:
             self._streams.add(token, packets)

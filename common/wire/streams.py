@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
 from common.wire.topics import Packet
@@ -13,7 +13,7 @@ WINDOW = 8  # parts on their way at once: bounds memory and everybody's delay
 
 @dataclass(slots=True)
 class _Stream:
-    token: str
+    token: Hashable
     packets: Iterator[Packet]
     open: set[int] = field(default_factory=set)
     exhausted: bool = False
@@ -25,7 +25,7 @@ class Streams:
     def __init__(self) -> None:
         self._streams: deque[_Stream] = deque()
 
-    def add(self, token: str, packets: Iterator[Packet]) -> None:
+    def add(self, token: Hashable, packets: Iterator[Packet]) -> None:
         """One more, unless it is on its way."""
         if all(stream.token != token for stream in self._streams):
             self._streams.append(_Stream(token, packets))
@@ -42,7 +42,7 @@ class Streams:
         """Give up everything that is on its way."""
         self._streams.clear()
 
-    def pump(self, send: Callable[[Packet], int | None]) -> tuple[str, ...]:
+    def pump(self, send: Callable[[Packet], int | None]) -> tuple[Hashable, ...]:
         """Hand over as many parts as there is room for; names the streams that are through.
 
         `send` returns the number by which a part will be acknowledged, None if it never is.

@@ -1,4 +1,4 @@
-"""The nine topics: names, directions, retained flags, and which message travels on which.
+"""PURE: the nine topics: names, directions, retained flags, and which message travels on which.
 
     <fed>/client/train_detail                 server -> boards   retained   TrainDetail
     <fed>/client/connected/<board>            board  -> server   retained   Connected (and will)
@@ -11,7 +11,7 @@
     <fed>/client/test_metrics/<id>            board  -> server              ClientMetrics
     <fed>/train/end                           server -> boards   retained   TrainEnd
 
-Everything is QoS 1. States are retained, happenings are not.
+Everything is QoS 1. States are retained, events are not.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _last_level(message: Message) -> str:
 
 
 def connected_topic(federation: str, board: str) -> str:
-    """Where a board (or the coordinator) says that it is there."""
+    """Where the presence of a board (or the coordinator) stands."""
     return f"{federation}/client/connected/{board}"
 
 
@@ -155,7 +155,7 @@ def unpack(federation: str, topic: str, payload: bytes) -> tuple[Topic, Message]
     if isinstance(message, Chunk) and (row is SEND_WEIGHTS) != message.header.down:
         raise ProtocolError("a chunk on the wrong topic")
     if _last_level(message) != last:
-        raise ProtocolError(f"the payload speaks of {_last_level(message)[:40]!r}")
+        raise ProtocolError(f"the payload is about {_last_level(message)[:40]!r}")
     return row, message
 
 

@@ -1,7 +1,7 @@
 """The training process: orders come in as JSON lines on stdin, reports go out on stdout.
 
 The only process on a board that imports torch. It ends when its stdin does, so it never
-outlives whoever started it. Arrays travel through files, never through the pipe.
+outlives its owner. Arrays travel through files, never through the pipe.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from common.worker.orders import (
 
 
 class _Process:
-    """A process that does what its stdin says and ends when that ends."""
+    """Reads orders from stdin, carries them out and ends when stdin does."""
 
     def __init__(self, reports: IO[bytes]) -> None:
         self._reports = reports
@@ -40,20 +40,20 @@ class _Process:
                 self._abandoned.add(order.job)
             else:
                 self._orders.put(order)
-        os._exit(0)  # the employer is gone, and training must not go on without it
+        os._exit(0)  # the owner is gone, and training must not continue without it
 
     def work(self) -> None:
         from common.worker.executor import (
-            Executor,  # imports torch, which takes seconds; we listen already
+            Executor,  # imports torch, which takes seconds; orders are read meanwhile
         )
 
-        hands = Executor()
+        executor = Executor()
         while True:
             order = self._orders.get()
             if isinstance(order, Prepare):
-                self._report(hands.prepare(order))
+                self._report(executor.prepare(order))
             else:
-                self._report(hands.turn(order, self._epoch_done))
+                self._report(executor.run(order, self._epoch_done))
 
     def _epoch_done(self, report: EpochDone) -> None:
         if report.job in self._abandoned:

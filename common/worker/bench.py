@@ -1,7 +1,7 @@
-"""Where a client's turn is really computed, on a board and in a simulation alike.
+"""Where jobs are computed, on a board and in a simulation alike.
 
-Holds one network, and shards as long as they are small. Files come in and go out; when and for
-whom is decided elsewhere.
+Holds one network, and shards as long as they are small. Files come in and go out; which client
+trains when is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -11,29 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
 
-from common.algorithms.base import (
-    Predictor,
-)
+from common.algorithms.base import Predictor
 from common.arrays import Array, Arrays, parts
 from common.config import Experiment
 from common.data.samples import Samples
-from common.data.shards import Shard, ensure_shards, load_shard, shard_path
+from common.data.shard_file import Shard
+from common.data.shards import ShardSet
 from common.disk.flusher import Flusher
 from common.experiment.resolve import (
     algorithm_of,
     first_model,
-    has_user_model,
     keeps_state,
+    network_of,
     server_of,
-    spec_of,
-    user_model,
 )
-from common.learning.device import device
 from common.learning.evaluation import count_correct
 from common.learning.net import TorchNet
-from common.learning.networks import Network, extract, load
+from common.learning.networks import extract, load
 from common.wire.messages import ClientMetrics, Count, Stage
 from common.wire.tensors import (
     ModelMeta,
@@ -51,7 +46,7 @@ SHARD_BYTES = 64 * 1024**2  # of shards that need not be read again in the next 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What a training turn tells besides its files."""
+    """What a training reports besides its files."""
 
     loss: float
     samples: int
@@ -67,26 +62,19 @@ class Workbench:
         experiment: Experiment,
         *,
         shards: Path,
-        steps: Path,
+        snapshots: Path,
         clients: Sequence[int],
     ) -> None:
         self.run = run
         self.experiment = experiment
         self.algorithm = algorithm_of(experiment)
         self._like = self._first_download()
-        self._network = network_of(experiment)
+        self.network = network_of(experiment)
         self._nets: dict[tuple[str, ...], TorchNet] = {}
-        self._steps = SnapshotStore(steps, run)
+        self._snapshots = SnapshotStore(snapshots, run)
         self._keeps_state = keeps_state(experiment)
         self._flusher = Flusher()
-        self.shards = ensure_shards(
-            shards,
-            experiment.data,
-            experiment.experiment.seed,
-            clients,
-            union=experiment.evaluation.union_samples,
-            rebalance=self.algorithm.rebalance,
-        )
+        self.shards = ShardSet(shards, experiment, self.algorithm.rebalance).ensure(clients)
         self._kept: dict[int, Shard] = {}  # used last, last
         self._download: tuple[Path, Arrays] | None = None
         self._loaded: Arrays | None = None
@@ -98,73 +86,73 @@ class Workbench:
         return self.algorithm.broadcast(self.algorithm.server_init(server, model))
 
     def train(self, order: JobOrder, progress: Progress) -> JobResult:
-        """One client's training in one round; its step is on disk when this returns."""
-        client, number = order.client, order.round
+        """One client's training in one round; its snapshot is on disk when this returns."""
+        client_id, round_number = order.client, order.round
         weights = self._weights(Path(order.download))
-        bench = self._client(client, number, progress)
-        state = self._state(bench, order.base, weights)
+        client = self.client(client_id, round_number, progress)
+        state = self._state(client, order.base, weights)
         if order.private:
             weights = {**weights, **self._read(Path(order.private))}
-        trained = self.algorithm.client_update(bench, state, weights)
+        trained = self.algorithm.client_update(client, state, weights)
         counts = union = None
         if "L2" in self.experiment.evaluation.stages:
-            counts = _count(trained.personal, bench.shard.test)
-            if bench.shard.union is not None:
-                union = _count(trained.personal, bench.shard.union)
+            counts = _count(trained.personal, client.shard.test)
+            if client.shard.union is not None:
+                union = _count(trained.personal, client.shard.union)
         meta = UpdateMeta(
             run=self.run,
-            round=number,
-            client=client,
-            samples=bench.samples,
+            round=round_number,
+            client=client_id,
+            samples=client.samples,
             steps=trained.steps,
             weights=dict(trained.weights),
             loss=trained.loss,
             values=dict(trained.values),
         )
         update = encode_tensors(trained.arrays, meta, self.experiment.communication.encoding)
-        state = {**trained.state, **bench.memory}
-        self._steps.write(
-            client,
-            number,
+        state = {**trained.state, **client.memory}
+        self._snapshots.write(
+            client_id,
+            round_number,
             state=state,
             update=update,
             counts=counts,
             union=union,
             durable=self._keeps_state,
         )
-        if not self._keeps_state:  # it can be computed again, so nobody waits for the disk
-            self._flusher.add(self._steps.path(client, number))
-        return JobResult(trained.loss, bench.samples, len(update))
+        if not self._keeps_state:  # it can be computed again, so nothing waits for the disk
+            self._flusher.add(self._snapshots.path(client_id, round_number))
+        return JobResult(trained.loss, client.samples, len(update))
 
     def test(self, order: JobOrder) -> ClientMetrics:
         """Count the client's correct answers with the models of one round."""
-        client, number = order.client, order.round
+        client_id, round_number = order.client, order.round
         weights = self._weights(Path(order.download))
-        bench = self._client(client, number, _no_progress)
-        state = self._state(bench, order.base, weights)
-        models = self.algorithm.stages(bench, state, weights)
-        counts = self._counts(models, bench.shard.test)
+        client = self.client(client_id, round_number, _no_progress)
+        state = self._state(client, order.base, weights)
+        models = self.algorithm.stages(client, state, weights)
+        counts = self._counts(models, client.shard.test)
         union: dict[Stage, Count] = {}
-        if bench.shard.union is not None and self._union_is_due(number):
+        if client.shard.union is not None and self._union_is_due(round_number):
             own: dict[Stage, Predictor] = {**models}
             own.pop("G", None)
-            union = self._counts(own, bench.shard.union)
+            union = self._counts(own, client.shard.union)
         if order.base is not None:
-            last = self._steps.record(client, order.base)
+            last = self._snapshots.record(client_id, order.base)
             if last.counts is not None:
                 counts["L2"] = last.counts
-            if last.union is not None and self._union_is_due(number):
+            if last.union is not None and self._union_is_due(round_number):
                 union["L2"] = last.union
         return ClientMetrics(
-            run=self.run, round=number, client=client, counts=counts, union=union
+            run=self.run, round=round_number, client=client_id, counts=counts, union=union
         )
 
-    def _union_is_due(self, number: int) -> bool:
+    def _union_is_due(self, round_number: int) -> bool:
         every, rounds = (
             self.experiment.evaluation.union_every,
             self.experiment.experiment.rounds,
         )
-        return (number - 1) % every == 0 or number > rounds
+        return (round_number - 1) % every == 0 or round_number > rounds
 
     def _counts(
         self, models: Mapping[Stage, Predictor], samples: Samples
@@ -179,27 +167,28 @@ class Workbench:
                 counts[stage] = known[id(predictor)]
         return counts
 
-    def _state(self, bench: TorchClient, base: int | None, weights: Arrays) -> Arrays:
-        """What the client goes on from; what its optimizers remember is for it alone."""
+    def _state(self, client: TorchClient, base: int | None, weights: Arrays) -> Arrays:
+        """The state the client continues from, without what its optimizers remember."""
         if base is None:
-            return self.algorithm.client_init(bench, weights)
-        kept = self._steps.state(bench.number, base)
-        bench.memory = parts(kept, [MEMORY])
-        return {name: array for name, array in kept.items() if name not in bench.memory}
+            return self.algorithm.client_init(client, weights)
+        kept = self._snapshots.state(client.client_id, base)
+        client.memory = parts(kept, [MEMORY])
+        return {name: array for name, array in kept.items() if name not in client.memory}
 
-    def _client(self, client: int, number: int, progress: Progress) -> TorchClient:
-        return TorchClient(self, client, number, self._shard(client), progress)
+    def client(self, client_id: int, round_number: int, progress: Progress) -> TorchClient:
+        """A client, as an algorithm sees it in a round."""
+        return TorchClient(self, client_id, round_number, self._shard(client_id), progress)
 
-    def _shard(self, client: int) -> Shard:
-        shard = self._kept.pop(client, None)
+    def _shard(self, client_id: int) -> Shard:
+        shard = self._kept.pop(client_id, None)
         if shard is None:
-            size = shard_path(self.shards, client).stat().st_size
+            size = self.shards.path(client_id).stat().st_size
             while (
                 self._kept and size + sum(s.nbytes for s in self._kept.values()) > SHARD_BYTES
             ):
                 del self._kept[next(iter(self._kept))]
-            shard = load_shard(self.shards, client)
-        self._kept[client] = shard
+            shard = self.shards.load(client_id)
+        self._kept[client_id] = shard
         return shard
 
     def _weights(self, download: Path) -> Arrays:
@@ -219,30 +208,23 @@ class Workbench:
         names = tuple(sorted(arrays))
         if names not in self._nets:
             with torch.inference_mode(mode=False):  # a test may come first, training later
-                self._nets[names] = TorchNet(self._network, arrays, self.algorithm.copies)
+                self._nets[names] = TorchNet(self.network, arrays, self.algorithm.copies)
         if self._loaded is not arrays:
             load(self._nets[names], arrays)
             self._loaded = arrays
         return self._nets[names]
 
     def net_to_train(self, arrays: Arrays) -> TorchNet:
-        """The same, to be changed: unless `trained` is called, nobody knows what is in it."""
+        """The same, to be changed; its content is unknown until `trained` is called."""
         net = self.net(arrays)
         self._loaded = None
         return net
 
     def trained(self, net: TorchNet) -> dict[str, Array]:
-        """What a training in place has made of the network."""
+        """The arrays of the network after a training in place."""
         arrays = extract(net)
         self._loaded = arrays
         return arrays
-
-
-def network_of(experiment: Experiment) -> nn.Module:
-    """The network an experiment trains, on the device of this process."""
-    if has_user_model(experiment):
-        return user_model(experiment).to(device())
-    return Network(spec_of(experiment)).to(device())
 
 
 def _count(predictor: Predictor, samples: Samples) -> Count:

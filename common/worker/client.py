@@ -22,7 +22,7 @@ from common.arrays import Array, Arrays, from_under, under
 from common.config import TrainingSection
 from common.data.rebalance_file import Rebalanced
 from common.data.samples import Samples
-from common.data.shards import Shard, load_rebalanced
+from common.data.shard_file import Shard
 from common.learning.device import device
 from common.learning.evaluation import mean_loss
 from common.learning.optimizers import learning_rate
@@ -40,10 +40,15 @@ class TorchClient:
     """The client an algorithm runs on (see `common.algorithms.base.Client`)."""
 
     def __init__(
-        self, bench: Workbench, client: int, number: int, shard: Shard, progress: Progress
+        self,
+        bench: Workbench,
+        client_id: int,
+        round_number: int,
+        shard: Shard,
+        progress: Progress,
     ) -> None:
-        self.number = client
-        self.round = number
+        self.client_id = client_id
+        self.round = round_number
         self.shard = shard
         self._bench = bench
         self._progress = progress
@@ -89,18 +94,13 @@ class TorchClient:
     @property
     def rebalanced(self) -> Rebalanced:
         """The samples that the algorithm's `rebalance` asks for."""
-        assert self._bench.algorithm.rebalance is not None, (
-            "the algorithm asks for no such data"
-        )
         if self._rebalanced is None:
-            self._rebalanced = load_rebalanced(
-                self._bench.shards, self.number, self._bench.algorithm.rebalance
-            )
+            self._rebalanced = self._bench.shards.load_rebalanced(self.client_id)
         return self._rebalanced
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Randomness of this client that is the same in every round."""
-        return generator(self._bench.experiment.experiment.seed, purpose, 0, self.number)
+        return generator(self._bench.experiment.experiment.seed, purpose, 0, self.client_id)
 
     def train(  # noqa: PLR0913 - all that algorithms vary, by name
         self,
@@ -121,15 +121,15 @@ class TorchClient:
         """Train copies of these arrays; see `common.algorithms.base.Client.train`."""
         net, seed = self._bench.net_to_train(arrays), self._bench.experiment.experiment.seed
         settings = self.training if settings is None else settings
-        word, memory = f"{MEMORY}.{phase or purpose}", None
+        part, memory = f"{MEMORY}.{phase or purpose}", None
         held = self.memory if settings.optimizer_state == "keep" else self._job_memory
         if settings.optimizer_state == "keep" or phase is not None:
-            memory = dict(self.tensors(from_under(word, held)))
+            memory = dict(self.tensors(from_under(part, held)))
         stats = train(
             net,
             self.data if samples is None else samples,
             settings,
-            generator(seed, purpose, self.round, self.number),
+            generator(seed, purpose, self.round, self.client_id),
             Plan(tuple(only), epochs, steps, special or {}, loss, extra, after),
             round_number=self.round,
             memory=memory,
@@ -137,7 +137,7 @@ class TorchClient:
         )
         if memory is not None:
             kept = {name: tensor.cpu().numpy().copy() for name, tensor in memory.items()}
-            held.update(under(word, kept))
+            held.update(under(part, kept))
         return LocalModel(self._bench.trained(net), stats.loss, stats.steps)
 
     def tensors(self, arrays: Arrays) -> dict[str, Tensor]:

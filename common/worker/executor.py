@@ -1,4 +1,4 @@
-"""What a training process does with its orders; imports torch."""
+"""Carries out the orders of a training process; imports torch."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from common.worker.orders import (
     Prepared,
 )
 
-EpochHeard: TypeAlias = Callable[[EpochDone], None]
+OnEpoch: TypeAlias = Callable[[EpochDone], None]
 
 
 class Executor:
-    """Does orders one after another, in this process."""
+    """Carries out orders one after another, in this process."""
 
     def __init__(self) -> None:
         use_one_thread()
@@ -42,34 +42,34 @@ class Executor:
                 order.run,
                 order.experiment,
                 shards=Path(order.shards),
-                steps=Path(order.steps),
+                snapshots=Path(order.snapshots),
                 clients=order.clients,
             )
         except (FedbedError, OSError) as error:
             self._problem = str(error)
-        except Exception as error:  # noqa: BLE001 - whatever it is must reach a person
+        except Exception as error:  # noqa: BLE001 - whatever it is must be reported
             self._problem = _unexpected(error)
         return Prepared(run=order.run, problem="" if self._bench else self._problem)
 
-    def turn(self, order: JobOrder, heard: EpochHeard) -> JobDone | JobError:
-        """Train or test one client; whatever goes wrong is in the answer."""
+    def run(self, order: JobOrder, on_epoch: OnEpoch) -> JobDone | JobError:
+        """Train or test one client; what went wrong is in the report."""
         started = time.perf_counter()
         try:
-            done = self._do(order, heard)
+            done = self._run(order, on_epoch)
         except AbandonedError:
             return JobError(job=order.job, problem="")
         except (FedbedError, OSError) as error:
             return JobError(job=order.job, problem=str(error))
-        except Exception as error:  # noqa: BLE001 - somebody's algorithm may raise anything
+        except Exception as error:  # noqa: BLE001 - a user's algorithm may raise anything
             return JobError(job=order.job, problem=_unexpected(error))
         return msgspec.structs.replace(done, seconds=time.perf_counter() - started)
 
-    def _do(self, order: JobOrder, heard: EpochHeard) -> JobDone:
+    def _run(self, order: JobOrder, on_epoch: OnEpoch) -> JobDone:
         if self._bench is None:
             raise FedbedError(self._problem)
 
         def progress(epoch: int, epochs: int, loss: float) -> None:
-            heard(EpochDone(job=order.job, epoch=epoch, epochs=epochs, loss=loss))
+            on_epoch(EpochDone(job=order.job, epoch=epoch, epochs=epochs, loss=loss))
 
         if order.kind == "test":
             return JobDone(job=order.job, seconds=0.0, metrics=self._bench.test(order))

@@ -1,4 +1,4 @@
-"""What a training process is told and what it reports, one JSON line each; no torch."""
+"""Orders to a training process and its reports, one JSON line each; no torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     run: str
     experiment: Experiment
     shards: str
-    steps: str
+    snapshots: str
     clients: tuple[int, ...]
 
 
@@ -33,7 +33,7 @@ class JobOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Abandon(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Nobody needs this job any more."""
+    """Give up a job."""
 
     job: int
 
@@ -55,7 +55,7 @@ class EpochDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class JobDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A job is done; a training's step is on disk, a test's counts are here."""
+    """A job is done; a training's snapshot is on disk, a test's counts are here."""
 
     job: int
     seconds: float
@@ -66,7 +66,7 @@ class JobDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class JobError(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A job is not done; no problem: it was abandoned."""
+    """A job is not done; without a `problem`, because it was abandoned."""
 
     job: int
     problem: str
@@ -74,10 +74,10 @@ class JobError(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 Order: TypeAlias = Prepare | JobOrder | Abandon
 Report: TypeAlias = Prepared | EpochDone | JobDone | JobError
-# made before there are threads (see `common.typed`)
+# made at import, before there are threads (see `common.wire.json_codec`)
 ORDERS: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
 REPORTS: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 
 
 class AbandonedError(Exception):
-    """Raised by whoever hears of an epoch, to give a job up."""
+    """Raised by a callback for finished epochs, to give up the job."""

@@ -1,4 +1,4 @@
-"""Training processes, seen by their employer: orders in, reports out, deaths noticed."""
+"""Training processes as their owner sees them: orders in, reports out, deaths noticed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
@@ -37,14 +38,30 @@ RELEASE_SECONDS = 1.0  # for the last lines of a process that has ended
 
 @dataclass(slots=True, eq=False)
 class _Process:
-    process: subprocess.Popen[bytes]
+    child: subprocess.Popen[bytes]
     prepared: bool = False
-    announce: bool = False  # whether the employer waits for its `Prepared`
+    announce: bool = False  # whether the owner waits for its `Prepared`
     job: int | None = None
     listener: threading.Thread | None = None
 
 
-class Pool:
+class Pool(Protocol):
+    """Where jobs are done; what becomes of them is reported elsewhere, as `Report`s."""
+
+    def prepare(self, order: Prepare) -> None:
+        """Get ready for a run; `Prepared` follows."""
+
+    def start(self, order: JobOrder) -> None:
+        """Do a job; `JobDone` or `JobError` follows."""
+
+    def abandon(self, job: int) -> None:
+        """Give up a job; `JobError` without a problem follows, if it was not done before."""
+
+    def release(self) -> None:
+        """End everything and forget all jobs."""
+
+
+class ProcessPool:
     """Up to `size` training processes; `post` gets every report, from other threads.
 
     The first process prepares a run alone (it may have to make shards), the others after it.
@@ -54,119 +71,119 @@ class Pool:
         self._size = size
         self._post = post
         self._lock = threading.Lock()
-        self._hands: list[_Process] = []
+        self._processes: list[_Process] = []
         self._order: Prepare | None = None
 
     def prepare(self, order: Prepare) -> None:
         """Get ready for a run; `Prepared` follows."""
         with self._lock:
             self._order = order
-            for hand in self._hands:
-                hand.prepared = False
-            hand = self._hands[0] if self._hands else self._start()
-            hand.prepared = hand.announce = True
-            self._send(hand, order)
+            for process in self._processes:
+                process.prepared = False
+            process = self._processes[0] if self._processes else self._start()
+            process.prepared = process.announce = True
+            self._send(process, order)
 
-    def start(self, turn: JobOrder) -> None:
+    def start(self, order: JobOrder) -> None:
         """Do a job on a free process; `JobDone` or `JobError` follows."""
         with self._lock:
-            hand = next((h for h in self._hands if h.job is None), None)
-            if hand is None:
-                assert len(self._hands) < self._size, "more jobs than processes"
-                hand = self._start()
-            if not hand.prepared and self._order is not None:
-                self._send(hand, self._order)
-                hand.prepared = True
-            hand.job = turn.job
-            self._send(hand, turn)
+            process = next((one for one in self._processes if one.job is None), None)
+            if process is None:
+                assert len(self._processes) < self._size, "more jobs than processes"
+                process = self._start()
+            if not process.prepared and self._order is not None:
+                self._send(process, self._order)
+                process.prepared = True
+            process.job = order.job
+            self._send(process, order)
 
     def abandon(self, job: int) -> None:
         """Give up a job at its next epoch; `JobError` without a problem follows."""
         with self._lock:
-            for hand in self._hands:
-                if hand.job == job:
-                    self._send(hand, Abandon(job=job))
+            for process in self._processes:
+                if process.job == job:
+                    self._send(process, Abandon(job=job))
 
     def release(self) -> None:
         """End all processes and forget their jobs: idle boards need their memory."""
         with self._lock:
-            hands, self._hands = self._hands, []
+            processes, self._processes = self._processes, []
             self._order = None
-        for hand in hands:
-            hand.process.kill()
-            hand.process.wait()
-            if hand.listener is not None:
-                hand.listener.join(RELEASE_SECONDS)
+        for process in processes:
+            process.child.kill()
+            process.child.wait()
+            if process.listener is not None:
+                process.listener.join(RELEASE_SECONDS)
 
     def pids(self) -> tuple[int, ...]:
-        """The processes, for tests and for curious people."""
+        """The process ids."""
         with self._lock:
-            return tuple(hand.process.pid for hand in self._hands)
+            return tuple(process.child.pid for process in self._processes)
 
     def _start(self) -> _Process:
-        process = subprocess.Popen(
+        child = subprocess.Popen(
             [sys.executable, "-m", "common.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **TUNING},
-            start_new_session=True,  # Ctrl-C is for whoever employs it
+            start_new_session=True,  # Ctrl-C is for the owner
         )
-        hand = _Process(process)
-        self._hands.append(hand)
-        hand.listener = threading.Thread(target=self._listen, args=(hand,), daemon=True)
-        hand.listener.start()
-        return hand
+        process = _Process(child)
+        self._processes.append(process)
+        process.listener = threading.Thread(target=self._listen, args=(process,), daemon=True)
+        process.listener.start()
+        return process
 
-    def _send(self, hand: _Process, order: Order) -> None:
-        assert hand.process.stdin is not None
+    def _send(self, process: _Process, order: Order) -> None:
+        assert process.child.stdin is not None
         try:
-            hand.process.stdin.write(msgspec.json.encode(order) + b"\n")
-            hand.process.stdin.flush()
+            process.child.stdin.write(msgspec.json.encode(order) + b"\n")
+            process.child.stdin.flush()
         except BrokenPipeError:
             pass  # it has died; `_listen` reports that
 
-    def _listen(self, hand: _Process) -> None:
-        assert hand.process.stdin is not None
-        assert hand.process.stdout is not None
-        with hand.process.stdout:
-            for line in hand.process.stdout:
+    def _listen(self, process: _Process) -> None:
+        assert process.child.stdin is not None
+        assert process.child.stdout is not None
+        with process.child.stdout:
+            for line in process.child.stdout:
                 report = REPORTS.decode(line)
-                if self._note(hand, report):
+                if self._note(process, report):
                     self._post(report)
-        code = hand.process.wait()
+        code = process.child.wait()
         with self._lock:
             with contextlib.suppress(BrokenPipeError):  # an order that it did not live to read
-                hand.process.stdin.close()
-            if hand not in self._hands:
+                process.child.stdin.close()
+            if process not in self._processes:
                 return
-            self._hands.remove(hand)
-            job, order = hand.job, self._order
+            self._processes.remove(process)
+            job, order = process.job, self._order
         problem = f"the training process died ({_death(code)})"
         if job is not None:
             self._post(JobError(job=job, problem=problem))
-        elif order is not None and hand.announce:
+        elif order is not None and process.announce:
             self._post(Prepared(run=order.run, problem=problem))
 
-    def _note(self, hand: _Process, report: Report) -> bool:
-        """Whether the employer should hear of it."""
+    def _note(self, process: _Process, report: Report) -> bool:
+        """Take note of a report; whether it is passed on to the owner."""
         with self._lock:
-            if hand not in self._hands:
+            if process not in self._processes:
                 return False
             if isinstance(report, Prepared):
-                heard, hand.announce = hand.announce, False
-                hand.prepared = not report.problem
-                return heard
+                awaited, process.announce = process.announce, False
+                process.prepared = not report.problem
+                return awaited
             if isinstance(report, JobDone | JobError):
-                hand.job = None
+                process.job = None
             return True
 
 
 def _death(code: int) -> str:
     if code >= 0:
-        return f"exit code {code}; its last words are in the log"
+        return f"exit code {code}; its last lines are in the log"
     hints = {
-        signal.SIGKILL: "killed, probably for want of memory",
+        signal.SIGKILL: "killed, probably because memory ran out",
         signal.SIGILL: "this torch build needs a newer CPU than this board has",
     }
-    number = signal.Signals(-code)
-    return f"{number.name}: {hints.get(number, 'stopped by a signal')}"
+    cause = signal.Signals(-code)
+    return f"{cause.name}: {hints.get(cause, 'stopped by a signal')}"

@@ -1,8 +1,8 @@
-"""What a board keeps of its clients: one file per client and round, whole or absent.
+"""Snapshots of clients on a board: one file per client and round, whole or absent.
 
-<folder>/client-<id>/step-<round>   a line of JSON: digests and lengths of what follows, counts
-                                    the update, which goes to the server
-                                    the state that the client goes on from
+<folder>/client-<id>/round-<n>   a line of JSON: digests and lengths of what follows, counts
+                                 the update, which goes to the server
+                                 the state from which the client continues
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from common.arrays import Array, Arrays
 from common.disk.atomic import disk_errors, remove_leftovers, write_atomic
 from common.errors import ProtocolError, StoreError
 from common.wire.chunks import blob_digest
-from common.wire.json_codec import decodable, decoder
+from common.wire.json_codec import INVALID, decodable, decoder
 from common.wire.messages import Count, Natural, Text, Wire
 from common.wire.tensors import decode_tensors, encode_tensors
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @decodable
 class SnapshotRecord(Wire, frozen=True, kw_only=True):
-    """What a step consists of."""
+    """What a snapshot consists of."""
 
     run: Text
     round: Natural
@@ -49,7 +49,7 @@ class _StateMeta(Wire, frozen=True, kw_only=True):
 
 
 class SnapshotStore:
-    """The steps of one run's clients on one board."""
+    """The snapshots of one run's clients on one board."""
 
     def __init__(self, folder: Path, run: str) -> None:
         self.folder = folder
@@ -57,8 +57,8 @@ class SnapshotStore:
 
     def write(
         self,
-        client: int,
-        number: int,
+        client_id: int,
+        round_number: int,
         *,
         state: Arrays,
         update: bytes,
@@ -66,12 +66,14 @@ class SnapshotStore:
         union: Count | None = None,
         durable: bool = True,
     ) -> None:
-        """Keep a client's new state and its update together; a step that is there stays."""
-        kept = encode_tensors(state, _StateMeta(run=self.run, round=number, client=client))
+        """Keep a client's new state and its update together; a snapshot that exists stays."""
+        kept = encode_tensors(
+            state, _StateMeta(run=self.run, round=round_number, client=client_id)
+        )
         record = SnapshotRecord(
             run=self.run,
-            round=number,
-            client=client,
+            round=round_number,
+            client=client_id,
             state=blob_digest(kept),
             state_bytes=len(kept),
             update=blob_digest(update),
@@ -79,13 +81,13 @@ class SnapshotStore:
             counts=counts,
             union=union,
         )
-        path = self.path(client, number)
+        path = self.path(client_id, round_number)
         if not path.exists():
             line = msgspec.json.encode(record) + b"\n"
             write_atomic(path, line, update, kept, durable=durable)
 
     def scan(self) -> dict[int, frozenset[int]]:
-        """Client -> rounds whose step is whole; what is damaged is discarded, and said."""
+        """Client -> rounds whose snapshot is whole; damaged ones are deleted and logged."""
         found: dict[int, frozenset[int]] = {}
         with disk_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -93,67 +95,71 @@ class SnapshotStore:
             for home in sorted(self.folder.glob("client-*")):
                 name = home.name.removeprefix("client-")
                 if name.isdecimal():
-                    client = int(name)
-                    rounds = self.rounds(client)
-                    found[client] = frozenset(n for n in rounds if self._is_whole(client, n))
+                    client_id = int(name)
+                    rounds = self.rounds(client_id)
+                    found[client_id] = frozenset(
+                        at for at in rounds if self._is_whole(client_id, at)
+                    )
         return found
 
-    def rounds(self, client: int) -> frozenset[int]:
-        """The rounds a client has a step of, whole or not."""
-        home = self.folder / f"client-{client:06d}"
-        names = (path.name.removeprefix("step-") for path in home.glob("step-*"))
+    def rounds(self, client_id: int) -> frozenset[int]:
+        """The rounds of which a client has a snapshot, whole or not."""
+        home = self.folder / f"client-{client_id:06d}"
+        names = (path.name.removeprefix("round-") for path in home.glob("round-*"))
         return frozenset(int(name) for name in names if name.isdecimal())
 
-    def _is_whole(self, client: int, number: int) -> bool:
+    def _is_whole(self, client_id: int, round_number: int) -> bool:
         try:
-            self.update(client, number)
-            self.state(client, number)
+            self.update(client_id, round_number)
+            self.state(client_id, round_number)
         except StoreError as error:
             log.warning("discarded %s", error)
-            self._remove(client, number)
+            self._remove(client_id, round_number)
             return False
         return True
 
-    def update(self, client: int, number: int) -> bytes:
-        """The update of a step, as it goes to the server."""
-        return self.outgoing(client, number, verify=True)[0]
+    def update(self, client_id: int, round_number: int) -> bytes:
+        """The update of a snapshot, as it goes to the server."""
+        return self.outgoing(client_id, round_number, verify=True)[0]
 
-    def outgoing(self, client: int, number: int, *, verify: bool) -> tuple[bytes, str]:
-        """The update of a step, and its digest."""
-        record, place = self._record(client, number)
+    def outgoing(self, client_id: int, round_number: int, *, verify: bool) -> tuple[bytes, str]:
+        """The update of a snapshot, and its digest."""
+        record, place = self._record(client_id, round_number)
         expected = record.update if verify else ""
-        blob = self._read(client, number, place, record.update_bytes, expected)
+        blob = self._read(client_id, round_number, place, record.update_bytes, expected)
         return blob, record.update
 
-    def state(self, client: int, number: int) -> dict[str, Array]:
-        """The client's state after a step."""
-        record, place = self._record(client, number)
+    def state(self, client_id: int, round_number: int) -> dict[str, Array]:
+        """The client's state after its training in a round."""
+        record, place = self._record(client_id, round_number)
         place += record.update_bytes
-        data = self._read(client, number, place, record.state_bytes, record.state)
+        data = self._read(client_id, round_number, place, record.state_bytes, record.state)
         try:
             return decode_tensors(data, _StateMeta)[0]
         except ProtocolError as error:
-            raise StoreError(f"{self.path(client, number)}: {error}") from error
+            raise StoreError(f"{self.path(client_id, round_number)}: {error}") from error
 
-    def record(self, client: int, number: int) -> SnapshotRecord:
-        """What a step consists of."""
-        return self._record(client, number)[0]
+    def record(self, client_id: int, round_number: int) -> SnapshotRecord:
+        """What a snapshot consists of."""
+        return self._record(client_id, round_number)[0]
 
-    def _record(self, client: int, number: int) -> tuple[SnapshotRecord, int]:
-        """What a step consists of, and where that begins."""
-        path = self.path(client, number)
+    def _record(self, client_id: int, round_number: int) -> tuple[SnapshotRecord, int]:
+        """What a snapshot consists of, and where that begins."""
+        path = self.path(client_id, round_number)
         try:
             with path.open("rb") as file:
                 line = file.readline(MAX_RECORD)
             record = decoder(SnapshotRecord).decode(line)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (OSError, *INVALID) as error:
             raise StoreError(f"{path} is damaged: {error}") from error
-        if (record.run, record.client, record.round) != (self.run, client, number):
-            raise StoreError(f"{path} belongs to another step")
+        if (record.run, record.client, record.round) != (self.run, client_id, round_number):
+            raise StoreError(f"{path} belongs to another snapshot")
         return record, len(line)
 
-    def _read(self, client: int, number: int, place: int, size: int, expected: str) -> bytes:
-        path = self.path(client, number)
+    def _read(
+        self, client_id: int, round_number: int, place: int, size: int, expected: str
+    ) -> bytes:
+        path = self.path(client_id, round_number)
         with disk_errors(path), path.open("rb") as file:
             file.seek(place)
             data = file.read(size)
@@ -161,18 +167,18 @@ class SnapshotStore:
             raise StoreError(f"{path} is damaged: its digest differs from the recorded one")
         return data
 
-    def prune(self, client: int, keep: frozenset[int]) -> None:
-        """Delete all steps of a client but these."""
-        for number in self.rounds(client) - keep:
-            self._remove(client, number)
+    def prune(self, client_id: int, keep: frozenset[int]) -> None:
+        """Delete all snapshots of a client except those of these rounds."""
+        for round_number in self.rounds(client_id) - keep:
+            self._remove(client_id, round_number)
 
-    def _remove(self, client: int, number: int) -> None:
-        path = self.path(client, number)
+    def _remove(self, client_id: int, round_number: int) -> None:
+        path = self.path(client_id, round_number)
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
 
-    def path(self, client: int, number: int) -> Path:
-        """The file of a step."""
-        return self.folder / f"client-{client:06d}" / f"step-{number:06d}"
+    def path(self, client_id: int, round_number: int) -> Path:
+        """The file of a snapshot."""
+        return self.folder / f"client-{client_id:06d}" / f"round-{round_number:06d}"

@@ -1,4 +1,5 @@
-"""PURE: what a board still has to do in a round: jobs to start, things to send or ask for."""
+"""PURE: what a board still has to do in a round: jobs to start, results to send, and asking
+for a download."""
 
 from __future__ import annotations
 
@@ -12,37 +13,37 @@ from common.wire.messages import CurrentRound, Info, Selected
 from common.worker.snapshot_choice import base_snapshot
 from fl_client.agent.state import (
     Action,
-    Cancel,
+    CancelJob,
     Job,
     Kind,
-    Place,
     Policy,
     Publish,
+    ResultKey,
     SendUpdate,
-    Start,
+    StartJob,
     State,
     Work,
 )
 
 RESEND_SECONDS = 3.0
-# Of updates that are sent and not yet safe: a broker drops what it cannot keep for a
-# coordinator that is slower than all boards together.
+# Limit on updates that are sent and not yet safe: a broker drops messages if the coordinator is
+# slower than all boards together.
 UNCONFIRMED_BYTES = 32 * 1024**2
 MISSING_SECONDS = 3.0
 
 
-def drop_old_rounds(work: Work, number: int) -> tuple[Work, tuple[Action, ...]]:
-    """Results of other rounds are of no use any more; jobs of other rounds neither."""
-    stale = frozenset(job for job in work.jobs if job.round != number) - work.cancelled
+def drop_old_rounds(work: Work, round_number: int) -> tuple[Work, tuple[Action, ...]]:
+    """Forget the results of other rounds, and cancel their jobs."""
+    stale = frozenset(job for job in work.jobs if job.round != round_number) - work.cancelled
     work = replace(
         work,
-        metrics={c: m for c, m in work.metrics.items() if m.round == number},
-        results={c: r for c, r in work.results.items() if r.round == number},
-        sent={place: at for place, at in work.sent.items() if place[2] == number},
-        retries={place: r for place, r in work.retries.items() if place[2] == number},
+        metrics={c: m for c, m in work.metrics.items() if m.round == round_number},
+        results={c: r for c, r in work.results.items() if r.round == round_number},
+        sent={key: at for key, at in work.sent.items() if key[2] == round_number},
+        retries={key: r for key, r in work.retries.items() if key[2] == round_number},
     )
     work = replace(work, cancelled=work.cancelled | stale)
-    return work, tuple(Cancel(job) for job in sorted(stale, key=lambda job: job.client))
+    return work, tuple(CancelJob(job) for job in sorted(stale, key=lambda job: job.client))
 
 
 def start_jobs(
@@ -52,24 +53,24 @@ def start_jobs(
     ready: Iterable[tuple[Kind, int]],
     now: float,
 ) -> tuple[Work, tuple[Action, ...]]:
-    """As many of these jobs as there are free slots, but for those that failed just now."""
+    """Start as many of these jobs as there are free slots, but none that failed just now."""
     started: list[Action] = []
     jobs = work.jobs
     for kind, client in ready:
         if len(jobs) >= policy.workers:
             break
         base = base_snapshot(
-            work.steps.get(client, frozenset()),
+            work.snapshots.get(client, frozenset()),
             current.round,
             coupled=work.coupled,
             accepted=current.accepted.get(client),
         )
         job = Job(kind, client, current.round, base)
-        retry = work.retries.get(place_of(job))
+        retry = work.retries.get(result_key(job))
         if retry is not None and now < retry.at:
             continue
         jobs |= {job}
-        started += [*_lost_state(policy, work, job, current), Start(job)]
+        started += [*_lost_state(policy, work, job, current), StartJob(job)]
         started.append(Publish(_begun(policy, work, job)))
     return replace(work, jobs=jobs), tuple(started)
 
@@ -77,7 +78,7 @@ def start_jobs(
 def _lost_state(
     policy: Policy, work: Work, job: Job, current: CurrentRound
 ) -> tuple[Action, ...]:
-    """Say so when a client cannot go on from the step that the server has used."""
+    """Report that a client cannot go on from the snapshot that the server has used."""
     used = current.accepted.get(job.client)
     if not work.stateful or job.kind != "train" or used is None or (job.base or 0) >= used:
         return ()
@@ -100,14 +101,14 @@ def _begun(policy: Policy, work: Work, job: Job) -> Info:
 def wanted_jobs(
     policy: Policy, work: Work, current: CurrentRound, selected: Selected
 ) -> Iterator[tuple[Kind, int]]:
-    """What is still to be computed here in this round: training first."""
+    """What this board still has to compute in this round: training first."""
     running = {(job.kind, job.client) for job in work.jobs if job.round == current.round}
     untrained = set(selected.clients).difference(current.safe)
     untested = set(selected.testers).difference(current.measured)
     for client in policy.clients if untrained else ():
         if client not in untrained or ("train", client) in running:
             continue
-        if current.round not in work.steps.get(client, ()):
+        if current.round not in work.snapshots.get(client, ()):
             yield "train", client
     for client in policy.clients if untested else ():
         if client not in untested or ("test", client) in running:
@@ -123,7 +124,7 @@ def ask_for_weights(
     waiting: Set[tuple[Kind, int]],
     now: float,
 ) -> tuple[Work, tuple[Action, ...]]:
-    """Say that downloads are missing if jobs wait for them and no part came lately."""
+    """Report that a download is missing if jobs wait for it and no part came lately."""
     if not waiting or now - work.part_at < MISSING_SECONDS:
         return work, ()
     info = Info(
@@ -139,7 +140,7 @@ def ask_for_weights(
 def send(
     policy: Policy, work: Work, current: CurrentRound, selected: Selected, now: float
 ) -> tuple[Work, tuple[Action, ...]]:
-    """Send what the coordinator has not confirmed, again and again; not too much at once."""
+    """Send what the coordinator has not confirmed, repeatedly; not too much at once."""
     actions: list[Action] = []
     sent = dict(work.sent)
     open_bytes = sum(
@@ -148,25 +149,25 @@ def send(
         if kind == "train" and client not in current.safe and now - at < RESEND_SECONDS
     )
     for client in sorted(set(selected.clients).intersection(policy.clients)):
-        there = current.round in work.steps.get(client, ())
-        place: Place = ("train", client, current.round)
-        due = now - sent.get(place, -math.inf) >= RESEND_SECONDS
+        there = current.round in work.snapshots.get(client, ())
+        result: ResultKey = ("train", client, current.round)
+        due = now - sent.get(result, -math.inf) >= RESEND_SECONDS
         size = _size(work, client)
         if open_bytes and open_bytes + size > UNCONFIRMED_BYTES:
             continue
         if there and client not in current.safe and due:
             open_bytes += size
-            sent[place] = math.inf
-            actions.append(SendUpdate(client, current.round, again=place in work.sent))
+            sent[result] = math.inf
+            actions.append(SendUpdate(client, current.round, again=result in work.sent))
             if client in work.results:
                 actions.append(Publish(work.results[client]))
     measured = frozenset(current.measured)
     for client, metrics in work.metrics.items():
         if client in measured:
             continue
-        place = ("test", client, current.round)
-        if now - sent.get(place, -math.inf) >= RESEND_SECONDS:
-            sent[place] = now
+        result = ("test", client, current.round)
+        if now - sent.get(result, -math.inf) >= RESEND_SECONDS:
+            sent[result] = now
             actions.append(Publish(metrics))
     return replace(work, sent=sent), tuple(actions)
 
@@ -177,14 +178,16 @@ def _size(work: Work, client: int) -> int:
     return (info.bytes or 0) if info is not None else 0
 
 
-def has_downloads(state: State, work: Work, number: int, kind: Kind, client: int) -> bool:
-    """Whether all that a job computes from is on disk."""
-    if (work.run, number) not in state.weights:
+def has_downloads(
+    state: State, work: Work, round_number: int, kind: Kind, client_id: int
+) -> bool:
+    """Whether every download that a job needs is on disk."""
+    if (work.run, round_number) not in state.weights:
         return False
     needs_own = work.private and kind == "train"
-    return not needs_own or state.private.get(client) == (work.run, number)
+    return not needs_own or state.private.get(client_id) == (work.run, round_number)
 
 
-def place_of(job: Job) -> Place:
-    """Which result a job makes, whatever it starts from."""
+def result_key(job: Job) -> ResultKey:
+    """Which result a job produces, whatever snapshot it starts from."""
     return job.kind, job.client, job.round

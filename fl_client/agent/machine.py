@@ -1,15 +1,15 @@
 """PURE: what a board does with a round, a repetition, a restart, an end.
 
-The coordinator's messages may come in any order and any number; the board acts when they agree:
+The coordinator's messages come in any order and repeatedly; the board acts when they agree:
 
     train_detail of a run that has not ended          -> open that run (closing any other)
     current_round and selected agree, weights are
     complete, a slot is free                          -> train selected clients, then test
                                                          (some algorithms: once the download
                                                          of that client is complete, too)
-    they agree, but no part of the weights came lately-> say that the weights are missing
-    a step of this round is on disk, not yet safe     -> send its update, again and again
-    this round's counts are not yet confirmed         -> send them, again and again
+    they agree, but no part of the weights came lately-> report that the weights are missing
+    a snapshot of this round is on disk, not yet safe -> send its update until it is
+    this round's counts are not yet confirmed         -> send them until they are
     train_end of the open run                         -> close it
 
 What `current_round` lists as safe or measured has arrived for good.
@@ -34,18 +34,18 @@ from common.worker.snapshot_choice import snapshots_to_keep
 from fl_client.agent import duties
 from fl_client.agent.state import (
     Action,
-    Advanced,
     CloseRun,
+    EpochFinished,
     Event,
-    GotPart,
-    Heard,
     JobFailed,
     Opened,
     OpenFailed,
     OpenRun,
+    PartReceived,
     Policy,
     Prune,
     Publish,
+    Received,
     Reconnected,
     Retry,
     SnapshotLost,
@@ -61,7 +61,7 @@ RETRY_SECONDS = 5.0
 RETRY_AT_MOST = 60.0
 DOWNLOADS = 2  # complete models that are kept on disk
 
-Said = TypeVar("Said", CurrentRound, Selected)
+M = TypeVar("M", CurrentRound, Selected)
 
 
 def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
@@ -71,24 +71,24 @@ def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Actio
     return moved, actions + more
 
 
-# what an event says
+# what an event means
 
 
 def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
     match event:
-        case Heard(message):
+        case Received(message):
             return _note_message(state, message), ()
         case Opened() | OpenFailed():
             return _note_opened(state, event), ()
-        case GotPart():
+        case PartReceived():
             return _note_part(state, event), ()
-        case SnapshotLost(client, number):
-            return _note_loss(state, client, number), ()
+        case SnapshotLost(client_id, round_number):
+            return _note_loss(state, client_id, round_number), ()
         case Reconnected() | Tick():
             if isinstance(event, Reconnected) and state.work is not None:
                 return replace(state, work=replace(state.work, sent={})), ()
             return state, ()
-        case Advanced() | Trained() | Tested() | JobFailed() | UpdateStreamed():
+        case EpochFinished() | Trained() | Tested() | JobFailed() | UpdateStreamed():
             return _note_work(policy, state, event)
 
 
@@ -102,7 +102,7 @@ def _note_opened(state: State, event: Opened | OpenFailed) -> State:
         event.coupled,
         event.stateful,
         event.private,
-        dict(event.steps),
+        dict(event.snapshots),
         part_at=event.now,
     )
     return replace(state, opening="", work=work)
@@ -126,13 +126,13 @@ def _note_message(
             return replace(state, ended=state.ended | {message.run})
 
 
-def _of_open_run(state: State, known: Mapping[str, Said]) -> dict[str, Said]:
+def _of_open_run(state: State, known: Mapping[str, M]) -> dict[str, M]:
     wanted = state.detail.run if state.detail is not None else None
     return {run: message for run, message in known.items() if run == wanted}
 
 
 def _is_outdated(state: State, message: Selected) -> bool:
-    """Whether it is of a round before the one that all other messages speak of."""
+    """Whether it is of a round before the one that all other messages name."""
     known, current = state.selected.get(message.run), state.current.get(message.run)
     if known is None or current is None:
         return False
@@ -152,7 +152,7 @@ def _newer(known: CurrentRound | None, message: CurrentRound) -> CurrentRound:
     )
 
 
-def _note_part(state: State, part: GotPart) -> State:
+def _note_part(state: State, part: PartReceived) -> State:
     weights, private, key = state.weights, state.private, (part.run, part.round)
     if part.complete and part.client is not None:
         private = {**private, part.client: key}
@@ -164,19 +164,20 @@ def _note_part(state: State, part: GotPart) -> State:
     return replace(state, weights=weights, private=private, work=work)
 
 
-def _note_loss(state: State, client: int, number: int) -> State:
+def _note_loss(state: State, client_id: int, round_number: int) -> State:
     if state.work is None:
         return state
-    work, gone = state.work, ("train", client, number)
-    left = work.steps.get(client, frozenset()) - {number}
-    sent = {place: at for place, at in work.sent.items() if place != gone}
-    return replace(state, work=replace(work, steps={**work.steps, client: left}, sent=sent))
+    work, gone = state.work, ("train", client_id, round_number)
+    left = work.snapshots.get(client_id, frozenset()) - {round_number}
+    snapshots = {**work.snapshots, client_id: left}
+    sent = {key: at for key, at in work.sent.items() if key != gone}
+    return replace(state, work=replace(work, snapshots=snapshots, sent=sent))
 
 
 def _note_work(
     policy: Policy,
     state: State,
-    event: Advanced | Trained | Tested | JobFailed | UpdateStreamed,
+    event: EpochFinished | Trained | Tested | JobFailed | UpdateStreamed,
 ) -> tuple[State, tuple[Action, ...]]:
     work = state.work
     if work is None:
@@ -186,13 +187,13 @@ def _note_work(
         return replace(state, work=replace(work, sent=sent)), ()
     if event.job not in work.jobs:
         return state, ()
-    if isinstance(event, Advanced):
+    if isinstance(event, EpochFinished):
         return state, (Publish(event.info),)
     work = replace(work, jobs=work.jobs - {event.job}, cancelled=work.cancelled - {event.job})
-    place = duties.place_of(event.job)
+    result = duties.result_key(event.job)
     if isinstance(event, JobFailed):
         return _note_failure(policy, replace(state, work=work), event)
-    work = replace(work, retries={k: v for k, v in work.retries.items() if k != place})
+    work = replace(work, retries={k: v for k, v in work.retries.items() if k != result})
     if isinstance(event, Tested):
         metrics = {**work.metrics, event.job.client: event.metrics}
         return replace(state, work=replace(work, metrics=metrics)), ()
@@ -200,17 +201,18 @@ def _note_work(
 
 
 def _note_trained(state: State, work: Work, event: Trained) -> tuple[State, tuple[Action, ...]]:
-    client, number = event.job.client, event.job.round
-    kept = work.steps.get(client, frozenset()) | {number}
+    client_id, round_number = event.job.client, event.job.round
+    kept = work.snapshots.get(client_id, frozenset()) | {round_number}
     current = state.current.get(work.run)
-    if current is not None and current.round == number:  # else it is late: others may be newer
-        kept = snapshots_to_keep(kept, number, current.accepted.get(client))
+    if current is not None and current.round == round_number:  # else there may be newer ones
+        kept = snapshots_to_keep(kept, round_number, current.accepted.get(client_id))
     work = replace(
         work,
-        steps={**work.steps, client: kept},
-        results={**work.results, client: event.info},
+        snapshots={**work.snapshots, client_id: kept},
+        results={**work.results, client_id: event.info},
     )
-    return replace(state, work=work), (Prune(client, kept),)  # the info goes with the update
+    # the info is published together with the update
+    return replace(state, work=work), (Prune(client_id, kept),)
 
 
 def _note_failure(
@@ -219,13 +221,10 @@ def _note_failure(
     if state.work is None or not event.problem:
         return state, ()
     job, work = event.job, state.work
-    place = duties.place_of(job)
-    gap = (
-        min(2 * work.retries[place].gap, RETRY_AT_MOST)
-        if place in work.retries
-        else RETRY_SECONDS
-    )
-    work = replace(work, retries={**work.retries, place: Retry(event.now + gap, gap)})
+    result = duties.result_key(job)
+    before = work.retries.get(result)
+    gap = RETRY_SECONDS if before is None else min(2 * before.gap, RETRY_AT_MOST)
+    work = replace(work, retries={**work.retries, result: Retry(event.now + gap, gap)})
     info = Info(
         run=work.run,
         round=job.round,

@@ -1,4 +1,4 @@
-"""The words of the agent: its policy, state, events and actions. See `agent.py`."""
+"""PURE: policy, state, events and actions of the board's machine; see `machine.py`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Policy:
 
 
 Kind: TypeAlias = Literal["train", "test"]
-Place: TypeAlias = tuple[Kind, int, int]  # kind, client, round
+ResultKey: TypeAlias = tuple[Kind, int, int]  # the result of a job: kind, client, round
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Training or testing one client in one round, from the state its step `base` left."""
+    """Train or test one client in one round, starting from its snapshot of round `base`."""
 
     kind: Kind
     client: int
@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A job that failed: not again before `at`."""
+    """A job that failed: it is not started again before `at`."""
 
     at: float
     gap: float
@@ -52,33 +52,33 @@ class Retry:
 class Work:
     """A run that is open on this board.
 
-    `steps` has, for every client, the rounds whose step is on disk; `metrics` and `results` are
-    what this round's jobs found; `sent` is when something was last sent (infinite: on its way).
-    `private`: a client that trains needs a download of its own, besides the one for all.
+    `snapshots` has, for every client, the rounds whose snapshot is on disk; `metrics` and
+    `results` come from this round's jobs; `sent` is when a result was last sent (infinite: it
+    is being sent). `private`: a client that trains also needs a download of its own.
     """
 
     run: str
     coupled: bool = False
     stateful: bool = False
     private: bool = False
-    steps: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    snapshots: Mapping[int, frozenset[int]] = field(default_factory=dict)
     jobs: frozenset[Job] = frozenset()
     cancelled: frozenset[Job] = frozenset()
     metrics: Mapping[int, ClientMetrics] = field(default_factory=dict)
     results: Mapping[int, Info] = field(default_factory=dict)
-    sent: Mapping[Place, float] = field(default_factory=dict)
-    retries: Mapping[Place, Retry] = field(default_factory=dict)
+    sent: Mapping[ResultKey, float] = field(default_factory=dict)
+    retries: Mapping[ResultKey, Retry] = field(default_factory=dict)
     part_at: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the board has heard, in whatever order, and the run it works on.
+    """What the board has received, in whatever order, and the run it works on.
 
     `current` and `selected` have a message per run: for the run of `detail` and one other, so
-    that a word of an old run cannot displace what is known of the new one. `weights` are the
-    (run, round) of the complete models on disk, the newest last; `private` has the (run, round)
-    of the complete download that is for one client only.
+    that a message of an old run cannot displace that of the new one. `weights` are the (run,
+    round) of the complete models on disk, the newest last; `private` has, for every client, the
+    (run, round) of its own complete download.
     """
 
     detail: TrainDetail | None = None
@@ -93,8 +93,8 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """The coordinator said something."""
+class Received:
+    """A message of the coordinator."""
 
     message: TrainDetail | CurrentRound | Selected | TrainEnd
     now: float
@@ -102,10 +102,10 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A run's state folder is open; these steps are in it."""
+    """A run's state folder is open and has these snapshots."""
 
     run: str
-    steps: Mapping[int, frozenset[int]]
+    snapshots: Mapping[int, frozenset[int]]
     coupled: bool
     now: float
     stateful: bool = False
@@ -121,7 +121,7 @@ class OpenFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class GotPart:
+class PartReceived:
     """A part of a round's download arrived; `complete`: it was the last one missing.
 
     `client` is None for the download of all.
@@ -135,7 +135,7 @@ class GotPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Advanced:
+class EpochFinished:
     """A training has finished an epoch."""
 
     job: Job
@@ -145,7 +145,7 @@ class Advanced:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A training is done and its step is on disk."""
+    """A training is done and its snapshot is on disk."""
 
     job: Job
     info: Info
@@ -181,7 +181,7 @@ class UpdateStreamed:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLost:
-    """A step on disk turned out to be damaged and was discarded."""
+    """A snapshot turned out to be damaged and was deleted."""
 
     client: int
     round: int
@@ -190,7 +190,7 @@ class SnapshotLost:
 
 @dataclass(frozen=True, slots=True)
 class Reconnected:
-    """The link is (again) up."""
+    """The link is up (again)."""
 
     now: float
 
@@ -203,11 +203,11 @@ class Tick:
 
 
 Event: TypeAlias = (
-    Heard
+    Received
     | Opened
     | OpenFailed
-    | GotPart
-    | Advanced
+    | PartReceived
+    | EpochFinished
     | Trained
     | Tested
     | JobFailed
@@ -233,24 +233,24 @@ class CloseRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartJob:
     """Do a job; `Trained`, `Tested` or `JobFailed` follows."""
 
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
-    """Nobody needs this job any more."""
+class CancelJob:
+    """Stop a job whose result is not needed any more."""
 
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
 class SendUpdate:
-    """Publish the update of a step on disk; `UpdateStreamed` follows.
+    """Publish the update of a snapshot; `UpdateStreamed` follows.
 
-    `again`: it was sent before and did not count, so somebody should look at it.
+    `again`: it was sent before without effect, so its digest should be checked first.
     """
 
     client: int
@@ -267,10 +267,10 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Prune:
-    """Delete all steps of a client but these."""
+    """Delete all snapshots of a client but these."""
 
     client: int
     keep: frozenset[int]
 
 
-Action: TypeAlias = OpenRun | CloseRun | Start | Cancel | SendUpdate | Publish | Prune
+Action: TypeAlias = OpenRun | CloseRun | StartJob | CancelJob | SendUpdate | Publish | Prune

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 
 import click
 
+from common.access.address import Address, probe
 from common.disk.lock import FolderLock
+from common.errors import BrokerError
 from common.program.cli import Commands, log_options, set_up_logging, version_option
 from common.program.malloc import keep_buffers
 from common.program.systemd import notifier_from
 from common.wire.paho_link import PahoLink
-from common.worker.pool import Pool
+from common.worker.pool import ProcessPool
 from fl_client.cli.doctor import doctor
 from fl_client.cli.options import board_options, settings_from
-from fl_client.daemon import Daemon, check_broker
+from fl_client.daemon import Daemon
 from fl_client.identity import next_identity
+
+log = logging.getLogger(__name__)
 
 
 @click.group(cls=Commands, commands=[doctor])
@@ -47,10 +52,18 @@ def run(verbose: int, quiet: bool, log_format: str, **options: object) -> None:
     settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them
     with FolderLock(settings.state, f"the daemon of board {settings.board!r}"):
         link = PahoLink(settings.address)
-        pool = Pool(settings.workers, link.post)
+        pool = ProcessPool(settings.workers, link.post)
         identity = next_identity(settings.state)
         daemon = Daemon(settings, identity, link, pool, notifier_from())
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: daemon.stop())
-        check_broker(settings.address)
+        _check_broker(settings.address)
         daemon.run()
+
+
+def _check_broker(address: Address) -> None:
+    """Warn at once if the broker does not answer; the daemon waits for it anyway."""
+    try:
+        probe(address)
+    except BrokerError as error:
+        log.warning("%s; waiting for it", error)

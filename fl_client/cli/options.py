@@ -13,8 +13,8 @@ import click
 
 from common.access.credentials import board_of, clients_of, reach
 from common.ids import check_name
-from fl_client.daemon import Settings
 from fl_client.hardware.capacity import usual_workers
+from fl_client.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -19,13 +19,13 @@ from pathlib import Path
 
 from common.access.address import Address
 from common.access.tls import ca_expiry, days_left, shake_hands, why
-from common.data.shards import load_shard, shard_key
+from common.data.shard_file import read_shard, shard_path
+from common.data.shards import ShardSet
 from common.errors import DataError
 from common.experiment.file import load_experiment
 from common.wire.link import Link, Refused, Session, Up
 from common.wire.paho_link import connect
 from common.wire.topics import TRAIN_END, Packet, board_subscriptions
-from fl_client.daemon import Settings
 from fl_client.doctor.findings import (
     Finding,
     TorchTrial,
@@ -38,6 +38,7 @@ from fl_client.doctor.findings import (
     judge_threads,
     judge_torch,
 )
+from fl_client.settings import Settings
 
 TORCH_SECONDS = 300.0  # an import of torch takes a minute on a slow board with a slow card
 ANSWER_SECONDS = 10.0
@@ -197,9 +198,8 @@ def _data(settings: Settings, experiment: Path | None) -> Iterator[Finding]:
     root = settings.state / "shards"
     if experiment is not None:
         wanted = load_experiment(experiment)
-        key = shard_key(wanted.data, wanted.experiment.seed)
         clients = tuple(c for c in settings.clients if c < wanted.data.clients)
-        yield _shards(root / key, clients)
+        yield _shards(ShardSet(root, wanted).folder, clients)
         return
     folders = sorted(path for path in root.glob("*") if path.is_dir())
     for folder in folders:
@@ -211,11 +211,12 @@ def _data(settings: Settings, experiment: Path | None) -> Iterator[Finding]:
 def _shards(folder: Path, clients: tuple[int, ...]) -> Finding:
     whole, damaged, missing = [], [], []
     for client in clients:
-        if not (folder / f"client-{client}.safetensors").exists():
+        path = shard_path(folder, client)
+        if not path.exists():
             missing.append(client)
             continue
         try:
-            load_shard(folder, client)
+            read_shard(path)
         except DataError:
             damaged.append(client)
         else:

@@ -25,6 +25,9 @@ class Gauges:
         self._sensors = sensors if sensors is not None else Sensors(disk)
         self._meter = EnergyMeter()
         self._closed = threading.Event()
+
+    def start(self) -> None:
+        """Read the sensors from now on, in a thread."""
         threading.Thread(target=self._read, name="sensors", daemon=True).start()
 
     def _read(self) -> None:

@@ -20,7 +20,7 @@ import torch
 from common.arrays import Array, digest, from_under, under
 from common.config import Experiment
 from common.data.samples import Samples
-from common.data.shards import ensure_shards, load_shard
+from common.data.shards import ShardSet
 from common.disk.atomic import write_atomic
 from common.errors import StoreError
 from common.experiment.file import write_text
@@ -45,10 +45,8 @@ class PooledData:
 def pool_of(experiment: Experiment, shards: Path) -> PooledData:
     """The union of the clients' training sets, and of their test sets."""
     seed, clients = experiment.experiment.seed, range(experiment.data.clients)
-    folder = ensure_shards(
-        shards, experiment.data, seed, clients, union=experiment.evaluation.union_samples
-    )
-    loaded = [load_shard(folder, client) for client in clients]
+    made = ShardSet(shards, experiment).ensure(clients)
+    loaded = [made.load(client_id) for client_id in clients]
     train = _joined([shard.train for shard in loaded])
     test = _joined([shard.test for shard in loaded])
     order = generator(seed, "central-validation").permutation(len(train))

@@ -12,13 +12,13 @@ from common.arrays import Array, Arrays
 from common.config import Experiment
 from common.data.augmentation.image_ops import shifted
 from common.data.samples import Images, Samples
+from common.experiment.resolve import network_of
 from common.learning.device import use_one_thread
 from common.learning.evaluation import count_correct
 from common.learning.net import TorchNet
 from common.learning.networks import extract, load
 from common.learning.training import Plan, train
 from common.rng import generator
-from common.worker.bench import network_of
 
 CROP = 4  # pixels a crop may be away from the middle
 

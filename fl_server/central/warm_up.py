@@ -7,7 +7,7 @@ from pathlib import Path
 
 import safetensors.numpy
 
-from common.data.shards import ensure_shared, load_shared
+from common.data.shards import ShardSet
 from common.disk.atomic import write_atomic
 from fl_server.central.learner import Learner
 from fl_server.run.store import RunStore
@@ -16,9 +16,7 @@ from fl_server.run.store import RunStore
 def main(folder: Path, file: Path) -> None:
     """Train the model in the file and put the result in its place."""
     experiment = RunStore(folder).experiment()
-    data, union = experiment.data, experiment.evaluation.union_samples
-    seed = experiment.experiment.seed
-    shared = load_shared(ensure_shared(folder.parent / ".shards", data, seed, union=union))
+    shared = ShardSet(folder.parent / ".shards", experiment).ensure_shared()
     learner = Learner(experiment, safetensors.numpy.load_file(file))
     rate = experiment.training.learning_rate
     losses = [

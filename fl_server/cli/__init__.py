@@ -25,16 +25,20 @@ from fl_server.cli.options import (
     run_options,
     web_option,
 )
+from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
+from fl_server.lab.fault_script import read_script
+from fl_server.lab.lab import share_out
+from fl_server.run.find import find_or_create, find_run
 from fl_server.watch.web.server import read_page_address
 
 
 @click.group(
     cls=Commands,
-    commands=[data, central, algorithms, report, sweep, watch, status],
+    commands=[data, central, algorithms, report, sweep, watch, status, replay_run],
 )
 @version_option()
 def main() -> None:
@@ -72,7 +76,7 @@ def run(
     reached = reach(broker, credentials, federation, "coordinator")
     probe(reached.address)  # before a run folder is made
     options = _with_page(options, web)
-    store = launch.find_or_create(options, experiment, name)
+    store = find_or_create(options.runs, experiment, name)
     finished = launch.run(
         options, store, reached.address, reached.federation, credentials=credentials
     )
@@ -101,7 +105,7 @@ def resume(
     Example: fl-server resume demo-3 --credentials server.toml
     """
     options = _with_page(options, web)
-    store = launch.find_run(options, Path(name).name)
+    store = find_run(options.runs, Path(name).name)
     reached = reach(broker, credentials, federation, "coordinator")
     probe(reached.address, patience=wait)
     finished = launch.run(
@@ -140,9 +144,10 @@ def lab(
     """
     experiment = load_experiment(file, overrides)
     require_dataset(experiment.data.dataset)
-    script = launch.read_script(faults, boards, experiment.data.clients) if faults else None
+    names = tuple(share_out(range(experiment.data.clients), boards))
+    script = read_script(faults, names) if faults else None
     options = _with_page(options, web)
-    store = launch.find_or_create(options, experiment, name)
+    store = find_or_create(options.runs, experiment, name)
     if script is not None:
         _exit(
             finished=launch.faulty_lab(options, store, script, boards=boards, workers=workers)
@@ -171,7 +176,7 @@ def simulate(
     """
     experiment = load_experiment(file, overrides)
     launch.require_data(options, experiment)
-    store = launch.find_or_create(options, experiment, name)
+    store = find_or_create(options.runs, experiment, name)
     _exit(finished=launch.simulate(options, store, processes=processes))
 
 

@@ -11,7 +11,8 @@ import click
 
 from common.program.cli import log_options, set_up_logging
 from fl_server import launch
-from fl_server.watch.screen import Style
+from fl_server.run.tensorboard import check_tensorboard
+from fl_server.watch.displays import Style
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,12 +62,16 @@ def run_options(function: F) -> F:
     board = click.option("--tensorboard", is_flag=True,
                          help="Also write event files for TensorBoard.")  # fmt: skip
 
+    record = click.option("--record", type=click.Path(path_type=Path), metavar="FILE",
+                          help="Record every event, for 'fl-server replay'.")  # fmt: skip
+
     @functools.wraps(function)
     def command(
         *,
         runs: Path,
         plain: bool,
         tensorboard: bool,
+        record: Path | None,
         verbose: int,
         quiet: bool,
         log_format: str,
@@ -74,10 +79,12 @@ def run_options(function: F) -> F:
     ) -> object:
         if verbose or log_format == "json":  # a run tells its story itself
             set_up_logging(verbose - 1, log_format)
+        if tensorboard:
+            check_tensorboard()
         style: Style = "json" if log_format == "json" else "plain" if plain else "screen"
         options = launch.RunOptions(
-            runs, "quiet" if quiet and style != "json" else style, tensorboard
+            runs, "quiet" if quiet and style != "json" else style, tensorboard, record
         )
         return function(options=options, **others)
 
-    return cast("F", together(runs_option, plain, board, log_options)(command))
+    return cast("F", together(runs_option, plain, board, record, log_options)(command))

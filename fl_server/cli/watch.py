@@ -13,7 +13,7 @@ import msgspec
 from common.access.address import probe
 from common.access.credentials import reach
 from fl_server.cli.options import broker_options, web_option
-from fl_server.watch.screen import make_display, show_status
+from fl_server.watch.displays import make_display, show_status
 from fl_server.watch.topic_reader import TopicReader
 from fl_server.watch.view import View
 from fl_server.watch.web.sections import model

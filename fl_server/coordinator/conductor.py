@@ -1,7 +1,9 @@
-"""Drives the round machine: events in, and what its actions mean for the run's files.
+"""Drives the round machine: its actions become files and facts, or are left to its owner.
 
-What they mean for the outside (messages, training) is left to a `Boards`: the broker's or the
-simulation's.
+Publishing and aggregating are left to the owner, the coordinator or the simulation: `feed`
+returns those actions. Closing a round is one path: `feed` returns `Close`, the owner lets the
+aggregator close the round (beside its loop, if it has one) and hands the result to
+`finish_round`. Everything here runs in the owner's deciding thread, so facts come from one.
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
 from common.config import Experiment
 from common.experiment.resolve import participants_of
-from common.wire.messages import CurrentRound, Info, Selected, TrainEnd
+from common.wire.messages import Info
 from fl_server.coordinator.rate_limit import RateLimit
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.selection import chances_of
@@ -25,83 +27,90 @@ from fl_server.rounds.state import (
     CountMetrics,
     Event,
     Finish,
-    Note,
     Open,
     Policy,
     Publish,
+    Report,
+    Reported,
     SendWeights,
     State,
     Working,
 )
-from fl_server.run.aggregator import Aggregator
+from fl_server.run.aggregator import Aggregator, ClosedRound
+from fl_server.watch import facts
+from fl_server.watch.facts.making import is_kept, stamped
 
-Fact: TypeAlias = dict[str, Any]  # one JSON object of events.jsonl
-Observer: TypeAlias = Callable[[Fact], None]
-
-
-class Boards(Protocol):
-    """What reaches the boards."""
-
-    def announce(self) -> None:
-        """Say what is run."""
-
-    def send_weights(self, round_number: int) -> None:
-        """Say the global model of a round."""
-
-    def publish(self, message: CurrentRound | Selected | TrainEnd) -> None:
-        """Say this."""
-
-    def aggregate(self, work: Callable[[], Event]) -> None:
-        """Do this long work, then feed the event it returns."""
+ForOwner: TypeAlias = Announce | SendWeights | Publish | Close
+Record: TypeAlias = Callable[[Event], None]
+StartRecord: TypeAlias = Callable[[Policy, State], Record]
 
 
 class Conductor:
-    """One run on its way."""
+    """One run: its machine, its files and its facts."""
 
     def __init__(
         self,
         aggregator: Aggregator,
         policy: Policy,
         state: State,
-        boards: Boards,
-        observe: Observer,
+        observe: facts.Observer,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        record: StartRecord | None = None,
     ) -> None:
         self.aggregator = aggregator
         self.policy = policy
         self.state = state
-        self._boards = boards
         self._observe = observe
-        self._opened = time.monotonic()
-        self._ration = RateLimit()
+        self._clock = clock
+        self._record = record and record(policy, state)
+        self._opened = clock()
+        self._rate_limit = RateLimit()
 
-    def feed(self, event: Event) -> None:
-        """Let the machine decide, and do what it says."""
+    @property
+    def round_seconds(self) -> float:
+        """How long the round has been open."""
+        return self._clock() - self._opened
+
+    def feed(self, event: Event) -> tuple[ForOwner, ...]:
+        """Let the machine decide; returns what the owner has to do, in this order."""
+        if self._record is not None:
+            self._record(event)
         self.state, actions = rounds.step(self.policy, self.state, event)
-        for action in actions:
-            self._perform(action)
+        performed = [self._perform(action) for action in actions]
+        return tuple(action for action in performed if action is not None)
 
-    def tell(self, kind: str, *, keep: bool = True, **fields: Any) -> None:  # noqa: ANN401
-        """A fact for whoever watches, and (`keep`) for the event log."""
-        fact: Fact = {"event": kind, **fields, "time": round(time.time(), 3)}
-        if keep:
-            self.aggregator.events.append(fact)
+    def finish_round(self, closed: ClosedRound) -> tuple[ForOwner, ...]:
+        """The round is aggregated and on disk: report it, and go on."""
+        if closed.tested is not None:
+            self.report(closed.tested)
+        if closed.trained is not None:
+            self.report(closed.trained)
+        return self.feed(Aggregated(closed.round_number, self._clock()))
+
+    def report(self, fact: facts.Fact) -> None:
+        """Write a fact to the event log, if it is of a kind that is kept, and show it."""
+        fact = stamped(fact, time.time())
+        if is_kept(fact):
+            self.aggregator.records.events.append(fact)
         self._observe(fact)
 
-    def tell_start(self) -> None:
+    def report_start(self) -> None:
         """Where the run stands before anything happens."""
-        where = self.aggregator.progress()
-        self.tell(
-            "started",
-            run=self.policy.run,
-            folder=str(self.aggregator.store.folder),
-            rounds=self.policy.rounds,
-            done=where.done,
-            safe=sorted(where.safe),
-            participants=len(self.policy.participants),
-            incarnation=self.state.incarnation,
+        phase = self.state.phase
+        self.report(
+            facts.Started(
+                run=self.policy.run,
+                folder=str(self.aggregator.store.folder),
+                rounds=self.policy.rounds,
+                done=self.state.done,
+                safe=tuple(sorted(phase.safe)) if isinstance(phase, Working) else (),
+                participants=len(self.policy.participants),
+                incarnation=self.state.incarnation,
+            )
         )
         for text in self.aggregator.notes:
-            self.tell("start", text=text)
+            self.report(facts.Start(text=text))
 
     def note_trained(self, info: Info) -> None:
         """How long a training of this round took, and where; each counts once."""
@@ -113,54 +122,44 @@ class Conductor:
         if info.client not in tally.trained:
             seconds = round(info.seconds or 0.0, 3)
             tally.trained[info.client] = seconds
-            self.tell(
-                "trained",
-                board=info.board,
-                client=info.client,
-                round=info.round,
-                seconds=seconds,
-                samples=info.samples,
+            self.report(
+                facts.Trained(
+                    board=info.board,
+                    client=info.client,
+                    round=info.round,
+                    seconds=seconds,
+                    samples=info.samples,
+                )
             )
 
-    def _perform(self, action: Action) -> None:
+    def _perform(self, action: Action) -> ForOwner | None:
         match action:
-            case Announce():
-                self._boards.announce()
-            case SendWeights(round_number):
-                self._boards.send_weights(round_number)
-            case Publish(message):
-                self._boards.publish(message)
             case Open(round_number, selected, testers):
                 self.aggregator.open_round(action)
-                self._opened = time.monotonic()
-                self.tell(
-                    "round_opened", round=round_number, selected=selected, testers=testers
-                )
+                self._opened = self._clock()
+                fact = facts.RoundOpened(round=round_number, selected=selected, testers=testers)
+                self.report(fact)
             case CountMetrics(metrics):
-                self.aggregator.count(metrics)
-                self.tell("tested", keep=False, client=metrics.client, round=metrics.round)
-            case Close():
-                self._boards.aggregate(lambda: self._close(action))
+                self.aggregator.tally.count(metrics)
+                self.report(facts.Tested(client=metrics.client, round=metrics.round))
             case Finish(reason):
                 digest = self.aggregator.finish()
-                self.tell("finished", reason=reason, digest=digest)
-            case Note(kind, text, board, client):
-                of_nobody = not board and client is None
-                if of_nobody or self._ration.allows(f"{board} {client}", time.monotonic()):
-                    self.tell(kind, text=text, board=board, client=client)
+                self.report(facts.Finished(reason=reason, digest=digest))
+            case Report(fact):
+                self._report_in_moderation(fact)
+            case Announce() | SendWeights() | Publish() | Close():
+                return action
+        return None
 
-    def _close(self, close: Close) -> Event:
-        seconds = time.monotonic() - self._opened
-        line = self.aggregator.close_round(close, seconds)
-        if line.get("tested_clients"):
-            self.tell("evaluated", **line)
-        if close.training:
-            self.tell("round_closed", **self.aggregator.last_record())
-        return Aggregated(close.round_number, time.monotonic())
+    def _report_in_moderation(self, fact: Reported) -> None:
+        """What boards do must not decide how long our logs become."""
+        of_nobody = not fact.board and fact.client is None
+        if of_nobody or self._rate_limit.allows(f"{fact.board} {fact.client}", self._clock()):
+            self.report(fact)
 
 
 def policy_of(run: str, experiment: Experiment) -> Policy:
-    """What an experiment says about rounds."""
+    """The experiment's settings of rounds."""
     patience = experiment.experiment
     participants = participants_of(experiment)
     wanted = experiment.selection.start_with
@@ -179,14 +178,14 @@ def policy_of(run: str, experiment: Experiment) -> Policy:
     )
 
 
-def resume_state(aggregator: Aggregator, incarnation: int) -> State:
+def resume_state(aggregator: Aggregator, incarnation: int, now: float) -> State:
     """The machine's state for a run as it stands on disk."""
-    where = aggregator.progress()
+    on_disk = aggregator.progress()
     return rounds.resume(
         incarnation=incarnation,
-        done=where.done,
-        accepted=where.accepted,
-        opened=where.opened,
-        safe=where.safe,
-        now=time.monotonic(),
+        done=on_disk.done,
+        accepted=on_disk.accepted,
+        opened=on_disk.opened,
+        safe=on_disk.safe,
+        now=now,
     )

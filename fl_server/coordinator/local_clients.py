@@ -16,25 +16,25 @@ from common.worker.orders import (
     Prepared,
     Report,
 )
-from common.worker.pool import Pool
+from common.worker.pool import ProcessPool
 
 Answer: TypeAlias = tuple[JobOrder, JobDone | EpochDone]
 
 
-class Fleet(Protocol):
-    """Whoever does the clients' turns."""
+class LocalClients(Protocol):
+    """Does the jobs of the clients."""
 
     def prepare(self, order: Prepare) -> None:
         """Get ready for a run, or raise."""
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
-        """Do these turns; reports come in any order."""
+        """Do these jobs; reports come in any order."""
 
     def release(self) -> None:
         """End it."""
 
 
-def make_fleet(processes: int) -> Fleet:
+def make_local_clients(processes: int) -> LocalClients:
     """One process: this one."""
     return _Here() if processes == 1 else _Processes(processes)
 
@@ -43,15 +43,15 @@ class _Here:
     def __init__(self) -> None:
         from common.worker.executor import Executor  # imports torch, which takes seconds
 
-        self._hands = Executor()
+        self._executor = Executor()
 
     def prepare(self, order: Prepare) -> None:
-        _check(self._hands.prepare(order))
+        _check(self._executor.prepare(order))
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         for order in orders:
             epochs: list[EpochDone] = []
-            report = self._hands.turn(order, epochs.append)
+            report = self._executor.run(order, epochs.append)
             for epoch in epochs:
                 yield order, epoch
             yield order, _done(order, report)
@@ -64,7 +64,7 @@ class _Processes:
     def __init__(self, size: int) -> None:
         self._size = size
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
-        self._pool = Pool(size, self._reports.put)
+        self._pool = ProcessPool(size, self._reports.put)
 
     def prepare(self, order: Prepare) -> None:
         self._pool.prepare(order)

@@ -1,4 +1,4 @@
-"""PURE: who may say how much: a burst at once, then one word every so many seconds.
+"""PURE: a token bucket per key: a burst at once, then one every so many seconds.
 
 What boards send must not decide how long our logs become.
 """
@@ -12,14 +12,14 @@ MOST_KEYS = 10_000
 
 @dataclass(slots=True)
 class RateLimit:
-    """A store of words for every key; it fills up again with time."""
+    """A bucket of tokens for every key; it fills up again with time."""
 
     burst: int = 20
     seconds: float = 10.0
     _left: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def allows(self, key: str, now: float) -> bool:
-        """Take a word from the store of `key`; False if there is none left."""
+        """Take a token from the bucket of `key`; False if there is none left."""
         if key not in self._left and len(self._left) >= MOST_KEYS:
             key = ""
         left, at = self._left.get(key, (float(self.burst), now))

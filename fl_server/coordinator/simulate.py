@@ -3,108 +3,106 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from common import VERSION
 from common.disk.atomic import write_atomic
 from common.errors import ProtocolError
 from common.experiment.resolve import algorithm_of
-from common.wire.messages import (
-    PROTOCOL,
-    Connected,
-    CurrentRound,
-    Info,
-    Selected,
-    TrainEnd,
-)
+from common.wire.messages import PROTOCOL, Connected, Info
 from common.worker.orders import EpochDone, JobDone, JobOrder, Prepare
 from common.worker.snapshot_choice import base_snapshot, snapshots_to_keep
 from common.worker.snapshot_store import SnapshotStore
-from fl_server.coordinator.conductor import Conductor, Observer, policy_of, resume_state
-from fl_server.coordinator.local_clients import Fleet, make_fleet
-from fl_server.rounds.state import Event, Received, Rejected, Stored, Working
+from fl_server.coordinator.conductor import (
+    Conductor,
+    ForOwner,
+    StartRecord,
+    policy_of,
+    resume_state,
+)
+from fl_server.coordinator.local_clients import LocalClients, make_local_clients
+from fl_server.rounds.state import Close, Event, Received, Rejected, Stored, Working
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.store import RunStore
+from fl_server.watch import facts
 
 BOARD = "simulation"
 
 
 class Simulation:
-    """A run whose clients are all computed here, in turn or in `processes` processes."""
+    """A run whose clients are all computed here, one by one or in `processes` processes."""
 
     def __init__(
-        self, store: RunStore, *, processes: int, shards: Path, observe: Observer
+        self,
+        store: RunStore,
+        *,
+        processes: int,
+        shards: Path,
+        observe: facts.Observer,
+        record: StartRecord | None = None,
     ) -> None:
         self._store = store
         self._experiment = store.experiment()
         self._processes = processes
         self._shards = shards
         self._aggregator = Aggregator(store, self._experiment)
-        self._steps = SnapshotStore(store.folder / "clients", store.run)
+        self._snapshots = SnapshotStore(store.folder / "clients", store.run)
         self._algorithm = algorithm_of(self._experiment)
-        self._events: list[Event] = []
         policy = policy_of(store.run, self._experiment)
-        state = resume_state(self._aggregator, store.next_incarnation())
-        self._conductor = Conductor(self._aggregator, policy, state, self, observe)
-
-    # the boards of the conductor: nobody listens
-
-    def announce(self) -> None:
-        """Nobody needs to be told."""
-
-    def send_weights(self, round_number: int) -> None:
-        """Put the model where the clients read it."""
-        blob = self._aggregator.download(round_number)
-        self._aggregator.tally.bytes_down += len(blob)
-        write_atomic(self._download(round_number), blob)
-        phase = self._conductor.state.phase
-        for client in phase.selected if isinstance(phase, Working) else ():
-            own = self._aggregator.private_download(round_number, client)
-            if own is not None:
-                self._aggregator.tally.bytes_down += len(own)
-                write_atomic(self._private(client), own)
-
-    def publish(self, message: CurrentRound | Selected | TrainEnd) -> None:
-        """Nobody needs to be told."""
-
-    def aggregate(self, work: Callable[[], Event]) -> None:
-        """Do it now."""
-        self._events.append(work())
+        state = resume_state(self._aggregator, store.next_incarnation(), time.monotonic())
+        self._conductor = Conductor(self._aggregator, policy, state, observe, record=record)
 
     def _download(self, round_number: int) -> Path:
-        return self._steps.folder / f"download-{round_number % 2}.safetensors"
+        return self._snapshots.folder / f"download-{round_number % 2}.safetensors"
 
     def _private(self, client: int) -> Path:
-        return self._steps.folder / f"download-to-{client}.safetensors"
-
-    # the rounds
+        return self._snapshots.folder / f"download-to-{client}.safetensors"
 
     def run(self) -> None:
         """Run to the end."""
-        self._conductor.tell_start()
-        fleet = make_fleet(self._processes)
+        self._conductor.report_start()
+        clients = make_local_clients(self._processes)
         try:
-            fleet.prepare(
+            clients.prepare(
                 Prepare(
                     run=self._store.run,
                     experiment=self._experiment,
                     shards=str(self._shards),
-                    steps=str(self._steps.folder),
+                    snapshots=str(self._snapshots.folder),
                     clients=self._conductor.policy.participants,
                 )
             )
             self._feed(Received(self._presence(), time.monotonic()))
             while isinstance(self._conductor.state.phase, Working):
-                self._do_round(fleet, self._conductor.state.phase)
+                self._do_round(clients, self._conductor.state.phase)
         finally:
-            fleet.release()
+            clients.release()
             self._aggregator.close()
 
     def _feed(self, event: Event) -> None:
-        self._conductor.feed(event)
-        while self._events:
-            self._conductor.feed(self._events.pop(0))
+        """There is nobody to publish to; what is left is closing rounds."""
+        actions: list[ForOwner] = list(self._conductor.feed(event))
+        while actions:
+            action = actions.pop(0)
+            if isinstance(action, Close):
+                seconds = self._conductor.round_seconds
+                closed = self._aggregator.close_round(action, seconds)
+                actions += self._conductor.finish_round(closed)
+
+    def _write_downloads(self, round_number: int, selected: Sequence[int]) -> None:
+        """Put the model, and what single clients get besides, where they read it."""
+        blob, tally = self._aggregator.download(round_number), self._aggregator.tally
+        tally.bytes_down += len(blob)
+        write_atomic(self._download(round_number), blob)
+        for client in selected:
+            own = self._aggregator.private_download(round_number, client)
+            if own is not None:
+                tally.bytes_down += len(own)
+                write_atomic(self._private(client), own)
 
     def _presence(self) -> Connected:
         return Connected(
@@ -120,23 +118,23 @@ class Simulation:
             host=BOARD,
         )
 
-    def _do_round(self, fleet: Fleet, phase: Working) -> None:
+    def _do_round(self, clients: LocalClients, phase: Working) -> None:
         round_number = phase.round_number
-        self.send_weights(round_number)
+        self._write_downloads(round_number, phase.selected)
         orders: list[JobOrder] = []
         for client in sorted(phase.untrained):
-            if round_number in self._steps.rounds(client):  # a simulation that was stopped here
+            if round_number in self._snapshots.rounds(client):  # it was stopped here
                 self._take_update(client, round_number)
             else:
                 orders.append(self._order("train", client, round_number, len(orders)))
         for client in sorted(phase.untested):
             orders.append(self._order("test", client, round_number, len(orders)))
-        for order, report in fleet.do(orders):
+        for order, report in clients.do(orders):
             self._take(order, report)
 
     def _order(self, kind: str, client: int, round_number: int, job: int) -> JobOrder:
         base = base_snapshot(
-            self._steps.rounds(client),
+            self._snapshots.rounds(client),
             round_number,
             coupled=self._algorithm.coupled,
             accepted=self._conductor.state.accepted.get(client),
@@ -156,28 +154,29 @@ class Simulation:
 
     def _take(self, order: JobOrder, report: JobDone | EpochDone) -> None:
         if isinstance(report, EpochDone):
-            place = {"board": BOARD, "client": order.client, "round": order.round}
-            epoch = {"state": "training", "epoch": report.epoch, "epochs": report.epochs}
-            self._conductor.tell("info", keep=False, **place, **epoch)
+            info = self._info(order, "training")
+            info = msgspec.structs.replace(info, epoch=report.epoch, epochs=report.epochs)
+            self._conductor.report(facts.Info(info=info))
         elif report.metrics is not None:
             self._feed(Received(report.metrics, time.monotonic()))
         else:
-            self._conductor.note_trained(
-                Info(
-                    run=self._store.run,
-                    round=order.round,
-                    client=order.client,
-                    board=BOARD,
-                    state="trained",
-                    seconds=report.seconds,
-                    samples=report.samples,
-                )
-            )
+            info = self._info(order, "trained")
+            info = msgspec.structs.replace(info, seconds=report.seconds, samples=report.samples)
+            self._conductor.note_trained(info)
             self._take_update(order.client, order.round)
+
+    def _info(self, order: JobOrder, state: Literal["training", "trained"]) -> Info:
+        return Info(
+            run=self._store.run,
+            round=order.round,
+            client=order.client,
+            board=BOARD,
+            state=state,
+        )
 
     def _take_update(self, client: int, round_number: int) -> None:
         now = time.monotonic()
-        blob = self._steps.update(client, round_number)
+        blob = self._snapshots.update(client, round_number)
         self._aggregator.tally.bytes_up += len(blob)
         try:
             self._aggregator.accept(round_number, client, blob)
@@ -185,7 +184,8 @@ class Simulation:
             self._feed(Rejected(client, round_number, str(error), now))
             return
         accepted = self._conductor.state.accepted.get(client)
-        keep = snapshots_to_keep(self._steps.rounds(client), round_number, accepted)
-        self._steps.prune(client, keep)
-        self._conductor.tell("update", client=client, round=round_number, bytes=len(blob))
+        keep = snapshots_to_keep(self._snapshots.rounds(client), round_number, accepted)
+        self._snapshots.prune(client, keep)
+        fact = facts.Update(client=client, round=round_number, bytes=len(blob))
+        self._conductor.report(fact)
         self._feed(Stored(client, round_number, now))

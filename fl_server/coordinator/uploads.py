@@ -1,8 +1,6 @@
-"""Updates on their way in: parts are put together, verified, kept, and only then said."""
+"""Updates on their way in: parts are put together, verified, stored, and only then reported."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from common.errors import ProtocolError, StrayUpdateError
 from common.wire.assembly import SMALL, Assembly
@@ -11,6 +9,7 @@ from fl_server.coordinator.conductor import Conductor
 from fl_server.coordinator.refusals import Refusals
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.state import Event, Rejected, Stored, Strayed
+from fl_server.watch import facts
 
 HELD_BYTES = 32 * 1024**2  # of small updates on their way
 
@@ -18,21 +17,18 @@ HELD_BYTES = 32 * 1024**2  # of small updates on their way
 class Uploads:
     """The updates of the open round that are not yet complete."""
 
-    def __init__(
-        self, conductor: Conductor, refusals: Refusals, feed: Callable[[Event], None]
-    ) -> None:
+    def __init__(self, conductor: Conductor, refusals: Refusals) -> None:
         self._conductor = conductor
         self._aggregator = conductor.aggregator
         self._refusals = refusals
-        self._feed = feed
         self._assemblies: dict[int, Assembly] = {}
 
     def forget(self) -> None:
         """The round is closed."""
         self._assemblies.clear()
 
-    def take(self, topic: str, chunk: Chunk, now: float) -> None:
-        """One part of an update, or of something that claims to be one."""
+    def take(self, topic: str, chunk: Chunk, now: float) -> Event | None:
+        """One part of an update, or of something that claims to be one; what it means."""
         header = chunk.header
         client = header.client if header.client is not None else -1
         self._aggregator.tally.bytes_up += len(chunk.body)
@@ -44,11 +40,10 @@ class Uploads:
             client=client,
         ):
             self._refuse(topic, chunk, client)
-            self._feed(Strayed(now))
-            return
+            return Strayed(now)
         if header.size > self._aggregator.largest_update:
             self._refusals.drop(topic, header.size, "an update far larger than the model")
-            return
+            return None
         assembly = self._assemblies.get(client)
         if assembly is None or not assembly.fits(header):
             held = sum(a.header.size for a in self._assemblies.values() if a.in_memory)
@@ -56,9 +51,10 @@ class Uploads:
             path = self._aggregator.store.part_path(header.round, client)
             assembly = Assembly(path, header, in_memory=small)
             self._assemblies[client] = assembly
-        if assembly.add(chunk):
-            del self._assemblies[client]
-            self._complete(topic, assembly, now)
+        if not assembly.add(chunk):
+            return None
+        del self._assemblies[client]
+        return self._complete(topic, assembly, now)
 
     def _refuse(self, topic: str, chunk: Chunk, client: int) -> None:
         header, conductor = chunk.header, self._conductor
@@ -75,8 +71,8 @@ class Uploads:
         else:
             self._refusals.late(client, header.round)
 
-    def _complete(self, topic: str, assembly: Assembly, now: float) -> None:
-        """An update is complete: verify it, make it safe, and only then say so."""
+    def _complete(self, topic: str, assembly: Assembly, now: float) -> Event | None:
+        """An update is complete: verify it, make it safe, and only then report it."""
         client, round_number = assembly.header.client, assembly.header.round
         assert client is not None, "an update is a client's"
         try:
@@ -84,17 +80,17 @@ class Uploads:
         except ProtocolError as error:
             self._refusals.drop(topic, assembly.header.size, str(error))
             assembly.discard()
-            return
+            return None
         try:
             self._aggregator.accept(round_number, client, blob, assembly)
         except StrayUpdateError as error:
             assembly.discard()
             self._refusals.drop(topic, len(blob), str(error))
-            return
+            return None
         except ProtocolError as error:
             assembly.discard()
             self._refusals.reject(client)
-            self._feed(Rejected(client, round_number, str(error), now))
-            return
-        self._conductor.tell("update", client=client, round=round_number, bytes=len(blob))
-        self._feed(Stored(client, round_number, now))
+            return Rejected(client, round_number, str(error), now)
+        fact = facts.Update(client=client, round=round_number, bytes=len(blob))
+        self._conductor.report(fact)
+        return Stored(client, round_number, now)

@@ -17,7 +17,7 @@ from common.data.rebalance import (
     target_of,
 )
 from common.data.samples import Labels
-from common.data.shards import allotment_of
+from common.data.shards import assignment_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +52,7 @@ class RebalancedDistribution:
 def distribution_of(experiment: Experiment) -> Distribution:
     """The distribution an experiment has."""
     dataset = load_dataset(experiment.data.dataset)
-    allotment = allotment_of(experiment.data, dataset, experiment.experiment.seed)
+    allotment = assignment_of(experiment.data, dataset, experiment.experiment.seed)
     return counted(allotment, dataset.labels, dataset.classes)
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from common.config import DataSection, Experiment
 from common.data.rebalance import Rebalance
-from common.data.shards import ensure_shards, ensure_shared, shard_key
+from common.data.shards import ShardSet
 from common.disk.atomic import disk_errors, write_atomic
 from common.errors import UsageError
 from common.experiment.resolve import algorithm_of
@@ -53,27 +53,28 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def prepare(experiment: Experiment, folder: Path, clients: Sequence[int]) -> Manifest:
     """Write the shards of these clients, and a manifest of all; what is whole is kept."""
-    data, seed = experiment.data, experiment.experiment.seed
-    union, rebalance = experiment.evaluation.union_samples, algorithm_of(experiment).rebalance
-    key = shard_key(data, seed, union=union)
+    data, rebalance = experiment.data, algorithm_of(experiment).rebalance
+    shards = ShardSet(folder, experiment, rebalance)
     if outside := sorted(set(clients) - set(range(data.clients))):
         raise UsageError(
             f"clients {show_ids(outside)} have no data; expected 0-{data.clients - 1}"
         )
-    _refuse_other_content(folder, key)
-    made = ensure_shards(folder, data, seed, clients, union=union, rebalance=rebalance)
+    _refuse_other_content(folder, shards.key)
+    shards.ensure(clients)
     if data.share:
-        ensure_shared(folder, data, seed, union=union)
+        shards.ensure_shared()
     distribution = distribution_of(experiment)
     manifest = Manifest(
-        key=key,
-        seed=seed,
+        key=shards.key,
+        seed=experiment.experiment.seed,
         data=data,
-        union_samples=union,
+        union_samples=experiment.evaluation.union_samples,
         rebalance=None if rebalance is None else asdict(rebalance),
         shared=distribution.shared,
         clients=_clients(distribution, rebalance),
-        sha256={path.name: _sha256(path) for path in sorted(made.glob("*.safetensors"))},
+        sha256={
+            path.name: _sha256(path) for path in sorted(shards.folder.glob("*.safetensors"))
+        },
     )
     write_atomic(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
     return manifest

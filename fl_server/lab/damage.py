@@ -32,5 +32,5 @@ def server_file(run: Path) -> Path | None:
 
 def board_file(state: Path, number: int) -> Path | None:
     """Something of a step of the open round: what was computed there can be computed again."""
-    found = sorted(state.glob(f"runs/*/client-*/step-{number:06d}"))
+    found = sorted(state.glob(f"runs/*/client-*/round-{number:06d}"))
     return found[-1] if found else None

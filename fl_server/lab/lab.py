@@ -5,8 +5,8 @@ Runs the same programs as a real fleet; everything it started ends with it.
 
 from __future__ import annotations
 
-import ctypes
 import logging
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import IO
 
 from common.access.address import Address
-from common.errors import BrokerError, FedbedError
+from common.errors import BrokerError, FedbedError, UsageError
+from common.program.child import dies_with_parent
+from common.program.ports import free_port
 from fl_server.lab.relay import Relay
 
 START_SECONDS = 20.0
@@ -72,16 +74,13 @@ class Lab:
         return self._processes[name].pid
 
     def _start_broker(self) -> None:
-        """On a port that was free a moment ago; if somebody was faster, on another."""
+        """On a port that was free a moment ago; on another one if it has just been taken."""
         for _ in range(3):
-            self.address = Address("127.0.0.1", _free_port())
+            self.address = Address("127.0.0.1", free_port())
             if _answers(self.address, self._spawn_broker()):
                 return
             self._stop_one("broker")
-        words = (self.folder / "broker.log").read_text(errors="replace").strip()
-        raise BrokerError(
-            f"the lab's broker did not start: {words.splitlines()[-1:] or 'no word'}"
-        )
+        raise BrokerError(f"the lab's broker did not start: {self._last_line('broker')}")
 
     def start_board(self, board: str) -> None:
         """Start a board for the first time, or again after it has died."""
@@ -115,7 +114,7 @@ class Lab:
             stdout=output,
             stderr=output,
             start_new_session=True,  # Ctrl-C is for the coordinator, which then stops the lab
-            preexec_fn=die_with_parent if sys.platform == "linux" else None,
+            preexec_fn=dies_with_parent(),
         )
         self._processes[name] = process
         return process
@@ -128,9 +127,12 @@ class Lab:
         """Raise if the broker or a board has ended by itself and cannot come back."""
         for name, process in self._processes.items():
             if process.poll() is not None and process.returncode > 0:
-                log_path = self.folder / f"{name}.log"
-                words = log_path.read_text(errors="replace").strip().splitlines()
-                raise FedbedError(f"{name} has ended: {words[-1] if words else 'no word'}")
+                raise FedbedError(f"{name} has ended: {self._last_line(name)}")
+
+    def _last_line(self, name: str) -> str:
+        """The last line of a process's log."""
+        lines = (self.folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "its log is empty"
 
     def killed(self) -> tuple[str, ...]:
         """Boards that a signal has ended."""
@@ -184,12 +186,6 @@ def descendants(pid: int) -> list[int]:
     return [*found, pid]
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
-
-
 def _answers(address: Address, process: subprocess.Popen[bytes]) -> bool:
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end and process.poll() is None:
@@ -205,7 +201,15 @@ def _answers(address: Address, process: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-def die_with_parent() -> None:
-    """Linux: get SIGTERM when the lab dies, however it dies."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
+def check_boards(folder: Path, clients: Sequence[int], boards: int) -> None:
+    """Refuse to go on with another number of boards: clients would lose what they know."""
+    earlier = len(list(folder.glob("b[0-9]*/daemon.json")))
+    if earlier and earlier != min(boards, len(clients)):
+        raise UsageError(f"{folder} was started with {earlier} boards; go on with as many")
+
+
+def keep_only_logs(folder: Path) -> None:
+    """What only boards need is deleted when nothing is left to do for them."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""What an outsider sees of a federation: where the run is, and who gave a sign of life.
+"""A run as its topics show it: where it is, and when each party last gave a sign of life.
 
-Reads the topics like anybody else may; used where the coordinator itself may be dead.
+For fault scripts, which go on while the coordinator itself is dead.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import time
 from dataclasses import dataclass, field
 
 from common.access.address import Address
-from common.errors import ProtocolError
-from common.wire.link import Arrived, Session, Up
+from common.wire.link import Down, Up
 from common.wire.messages import (
     COORDINATOR,
     Chunk,
@@ -22,21 +21,23 @@ from common.wire.messages import (
     Selected,
     TrainEnd,
 )
-from common.wire.paho_link import connect
-from common.wire.topics import TOPICS, Packet, unpack
+from common.wire.topics import TOPICS, Packet
+from fl_server.watch.topic_reader import MessageReader, Received
+
+_TOPICS = tuple(row for row in TOPICS if row.name != "send_weights")
 
 
 @dataclass(slots=True)
 class Sighting:
-    """When somebody was last heard, and last heard working."""
+    """When a party last sent anything, and last sent something about its work."""
 
-    heard: float = 0.0
+    seen: float = 0.0
     worked: float = 0.0
 
 
 @dataclass(slots=True)
 class Outlook:
-    """The run as it looks from outside."""
+    """The run as it is known from outside."""
 
     round: int = 0
     incarnation: int = 0
@@ -57,16 +58,16 @@ class Outlook:
                     if message.session[0] > self.starts.get(message.board, 0):
                         self.starts[message.board] = message.session[0]
                         self.seen[message.board] = Sighting()  # what was before does not count
-                    self._heard(message.board, now)
+                    self._note_sign(message.board, now)
             case CurrentRound():
                 self._note_round(message, now)
             case Info():
-                self._heard(message.board, now, worked=True)
+                self._note_sign(message.board, now, worked=True)
                 self.reached.add((message.round, "training"))
             case ClientMetrics():
-                self._heard(self.owners.get(message.client, ""), now, worked=True)
+                self._note_sign(self.owners.get(message.client, ""), now, worked=True)
             case Chunk(header=header) if header.client is not None:
-                self._heard(self.owners.get(header.client, ""), now, worked=True)
+                self._note_sign(self.owners.get(header.client, ""), now, worked=True)
                 self.reached.add((header.round, "update"))
             case Selected():
                 self.selected = message
@@ -79,16 +80,16 @@ class Outlook:
         self.round = message.round
         self.incarnation = max(self.incarnation, message.incarnation)
         self.reached.add((message.round, "open"))
-        # whoever waited for a moment of the last round that was too short to be seen
+        # phases of the last round that were too short to be seen
         self.reached |= {(message.round - 1, phase) for phase in ("training", "update", "safe")}
         if message.safe:
             self.reached.add((message.round, "safe"))
         self.current = message
-        self._heard("server", now, worked=True)
+        self._note_sign("server", now, worked=True)
 
-    def _heard(self, name: str, now: float, *, worked: bool = False) -> None:
+    def _note_sign(self, name: str, now: float, *, worked: bool = False) -> None:
         sighting = self.seen.setdefault(name, Sighting())
-        sighting.heard = now
+        sighting.seen = now
         if worked:
             sighting.worked = now
 
@@ -103,53 +104,44 @@ class Outlook:
 
 
 class Watcher:
-    """An outlook fed by the broker, and a parrot that repeats what boards say."""
+    """An outlook kept up to date, and a recorder that can send again what boards have sent."""
 
     def __init__(self, address: Address, federation: str = "fl") -> None:
         self.outlook = Outlook()
         self.connections = 0
-        self._federation = federation
-        topics = [row.pattern for row in TOPICS if row.name != "send_weights"]
-        wanted = tuple(f"{federation}/{pattern}" for pattern in topics)
-        session = Session(f"{federation}-watcher-{time.time_ns()}", wanted)
-        self._link = connect(address, session)
-        self._parrot: list[Packet] | None = None
+        self._reader = MessageReader(address, federation, _TOPICS)
+        self._recorded: list[Packet] | None = None
 
     def look(self, timeout: float) -> None:
         """Take what has arrived."""
-        happening = self._link.receive(timeout)
-        while happening is not None:
-            if isinstance(happening, Up):
-                self.connections = happening.connection
-                self.outlook.seen.clear()  # what was before does not count
-            elif isinstance(happening, Arrived):
-                self._take(happening)
-                self._link.confirm(happening)
-            happening = self._link.receive(0.0)
+        for reading in self._reader.read(timeout):
+            match reading:
+                case Up(connection):
+                    self.connections = connection
+                    self.outlook.seen.clear()  # what was before does not count
+                case Received():
+                    self._take(reading)
+                case Down():
+                    pass
 
-    def _take(self, arrived: Arrived) -> None:
-        if not arrived.payload:
-            return
-        try:
-            row, message = unpack(self._federation, arrived.topic, arrived.payload)
-        except ProtocolError:
-            return  # whoever it is meant for counts it
-        if not arrived.retained:
-            self.outlook.note(message, time.monotonic())
-        if self._parrot is not None and row.source == "board" and not row.retained:
-            self._parrot.append(Packet(arrived.topic, arrived.payload, retain=False))
+    def _take(self, received: Received) -> None:
+        if not received.stored:
+            self.outlook.note(received.message, time.monotonic())
+        row = received.row
+        if self._recorded is not None and row.source == "board" and not row.retained:
+            self._recorded.append(received.packet)
 
-    def start_parrot(self) -> None:
-        """Remember what boards say from now on."""
-        self._parrot = []
+    def start_recording(self) -> None:
+        """Keep what boards send from now on."""
+        self._recorded = []
 
-    def stop_parrot(self) -> int:
-        """Say it all again, the last first; returns how many messages that were."""
-        heard, self._parrot = self._parrot or [], None
-        for item in reversed(heard):
-            self._link.publish(item)
-        return len(heard)
+    def repeat_recorded(self) -> int:
+        """Send all of it again, the last first; returns how many messages that were."""
+        recorded, self._recorded = self._recorded or [], None
+        for packet in reversed(recorded):
+            self._reader.publish(packet)
+        return len(recorded)
 
     def close(self) -> None:
         """Leave."""
-        self._link.close(forget_session=True)
+        self._reader.close()

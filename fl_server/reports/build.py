@@ -14,12 +14,13 @@ from common.errors import FedbedError
 from fl_server.data.distribution import distribution_of
 from fl_server.reports import compare, tables
 from fl_server.reports.groups import Group, differences, settings_of
-from fl_server.reports.html_page import Fact, Section, figure, make_page
+from fl_server.reports.html_page import Headline, Section, figure, make_page
 from fl_server.reports.plots import Counts, check_matplotlib, plots_of, save
 from fl_server.reports.reference import Reference
 from fl_server.reports.render import FORMATS, show, to_html
 from fl_server.reports.tables import Cell, Column, Table
 from fl_server.run.summary import GLOBAL
+from fl_server.watch.words import duration
 
 
 def tables_of(groups: Sequence[Group], reference: Reference | None) -> list[Table]:
@@ -88,24 +89,24 @@ def _title(groups: Sequence[Group]) -> str:
     return ", ".join(names) if len(names) < 4 else f"{len(names)} experiments"
 
 
-def _facts(groups: Sequence[Group]) -> list[Fact]:
+def _facts(groups: Sequence[Group]) -> list[Headline]:
     facts = []
     for name, metric in (("global", lambda _: GLOBAL), ("personal", lambda g: g.personal)):
         best = [(g.figure(metric(g), "best"), g.label) for g in groups]
         known = [(found, label) for found, label in best if found is not None]
         if known:
             found, label = max(known, key=lambda pair: pair[0].mean)
-            facts.append(Fact(f"best {name} accuracy", f"{show(found, 'percent')} %", label))
+            facts.append(
+                Headline(f"best {name} accuracy", f"{show(found, 'percent')} %", label)
+            )
     costs = [run.summary.cost for group in groups for run in group.runs]
     sent = sum(cost.bytes_up + cost.bytes_down for cost in costs)
-    facts.append(Fact("sent and received", show(float(sent), "bytes"), "all runs, both ways"))
-    hours = sum(cost.seconds for cost in costs) / 3600
-    facts.append(Fact("time in rounds", _duration(hours), "all runs"))
+    facts.append(
+        Headline("sent and received", show(float(sent), "bytes"), "all runs, both ways")
+    )
+    seconds = sum(cost.seconds for cost in costs)
+    facts.append(Headline("time in rounds", duration(seconds), "all runs"))
     return facts
-
-
-def _duration(hours: float) -> str:
-    return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
 
 
 def _sections(

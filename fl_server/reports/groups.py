@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from common.config import Experiment
-from fl_server.reports.runs import RunData
+from fl_server.reports.run_data import RunData
 from fl_server.run.summary import personal_metric, values
 
 Which: TypeAlias = Literal["best", "last", "mean_last"]

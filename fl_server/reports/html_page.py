@@ -61,7 +61,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class Headline:
     """A number that is seen first."""
 
     name: str
@@ -70,7 +70,7 @@ class Fact:
 
 
 def make_page(
-    title: str, lead: str, facts: Sequence[Fact], sections: Sequence[Section], foot: str
+    title: str, lead: str, facts: Sequence[Headline], sections: Sequence[Section], foot: str
 ) -> str:
     """The whole page."""
     links = "\n".join(f'<a href="#{s.key}">{html.escape(s.title)}</a>' for s in sections)
@@ -106,7 +106,7 @@ def make_page(
 """
 
 
-def _fact(fact: Fact) -> str:
+def _fact(fact: Headline) -> str:
     detail = f"<small>{html.escape(fact.detail)}</small>" if fact.detail else ""
     return (
         f"<div><dt>{html.escape(fact.name)}</dt>"

@@ -196,8 +196,8 @@ def _traffic(groups: Sequence[Group]) -> Figure:
         for nth, run in enumerate(group.runs):
             sent, total = {}, 0.0
             for line in run.lines:
-                total += (line.get("bytes_up") or 0) + (line.get("bytes_down") or 0)
-                sent[line["round"]] = total / 1e6
+                total += (line.bytes_up or 0) + (line.bytes_down or 0)
+                sent[line.round] = total / 1e6
             points = [
                 (sent[number], 100 * value) for number, value in values(run.lines, GLOBAL)
             ]

@@ -1,16 +1,14 @@
-"""Published numbers to set beside one's own: a small TOML file, checked."""
+"""PURE: published numbers to compare with: a small table, checked."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from common.errors import ConfigError
-from common.experiment.file import read_table
 from fl_server.run.summary import METRICS
 
 
@@ -30,18 +28,17 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     rows: dict[str, dict[str, float]]
 
 
-def read_reference(path: Path) -> Reference:
-    """A reference file."""
-    table = read_table(path)[1]
+def parse_reference(table: dict[str, Any]) -> Reference:
+    """The table of a reference file; ConfigError names the place in it."""
     try:
         found = msgspec.convert(table, Reference)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(str(error)) from error
     for name, metric in found.columns.items():
-        _check(f"{path}: columns.{name}", metric, METRICS)
+        _check(f"columns.{name}", metric, METRICS)
     for row, numbers in found.rows.items():
         for name in numbers:
-            _check(f"{path}: rows.{row}", name, found.columns)
+            _check(f"rows.{row}", name, found.columns)
     return found
 
 

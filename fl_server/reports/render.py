@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from fl_server.reports.groups import Spread
 from fl_server.reports.tables import Cell, Column, Table, Unit
+from fl_server.watch.words import BYTES, scaled
 
 NOTHING = "-"
 _LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}"}
@@ -41,9 +42,9 @@ def _parts(value: float, unit: Unit, like: float) -> tuple[str, str]:
         case "percent":
             return f"{100 * value:.2f}", ""
         case "bytes":
-            return _scaled(value, ("B", "kB", "MB", "GB", "TB"), like)
+            return scaled(value, BYTES, like)
         case "joules":
-            return _scaled(value, ("J", "kJ", "MJ"), like)
+            return scaled(value, ("J", "kJ", "MJ"), like)
         case "seconds":
             return (f"{value:.2f}" if abs(like) < 100 else f"{value:.0f}"), "s"
         case "count":
@@ -54,13 +55,6 @@ def _parts(value: float, unit: Unit, like: float) -> tuple[str, str]:
             return f"{value:+.2f}", ""
         case "text":
             return str(value), ""
-
-
-def _scaled(value: float, units: tuple[str, ...], like: float) -> tuple[str, str]:
-    size, at = abs(like), 0
-    while size >= 1000 and at < len(units) - 1:
-        size, at = size / 1000, at + 1
-    return (f"{value:.0f}" if at == 0 else f"{value / 1000**at:.1f}"), units[at]
 
 
 def texts(table: Table) -> list[list[str]]:

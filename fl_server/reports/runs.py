@@ -1,50 +1,33 @@
-"""Reading runs for a report; nothing in their folders is changed, so they may still go on."""
+"""Reads what a report is made of: runs, and published numbers to compare with.
+
+Nothing in the run folders is changed, so the runs may still go on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from common.config import Experiment
-from common.errors import StoreError, UsageError
-from common.experiment.file import load_experiment
+from common.errors import ConfigError, StoreError, UsageError
+from common.experiment.file import load_experiment, read_table
+from fl_server.reports.reference import Reference, parse_reference
+from fl_server.reports.run_data import RunData
 from fl_server.run.journal import read_records
 from fl_server.run.store import has_run
-from fl_server.run.summary import Line, Summary, summarize
-
-
-@dataclass(frozen=True, slots=True)
-class RunData:
-    """One run as it stands on disk."""
-
-    name: str
-    experiment: Experiment
-    finished: bool
-    lines: tuple[Line, ...]
-    events: tuple[dict[str, Any], ...]
-    summary: Summary
-
-    @property
-    def seed(self) -> int:
-        """The seed of the run."""
-        return self.experiment.experiment.seed
-
-    @property
-    def digest(self) -> str:
-        """The digest of the final model, if there is one."""
-        ends = [event["digest"] for event in self.events if event["event"] == "finished"]
-        return str(ends[-1]) if ends else ""
+from fl_server.run.summary import summarize
+from fl_server.watch.facts import Fact
+from fl_server.watch.facts.lines import MetricsLine, parse_lines
+from fl_server.watch.facts.making import parse
 
 
 def read_run(folder: Path, thresholds: Sequence[float] | None = None) -> RunData:
     """A run's settings, metrics and events."""
     record = _read_record(folder)
     experiment = load_experiment(folder / "experiment.toml")
-    lines = tuple(read_records(folder / "metrics.jsonl"))
+    lines = read_metrics(folder / "metrics.jsonl")
     stage = experiment.evaluation.personal_stage
     summary = summarize(lines, stage, thresholds) if thresholds else summarize(lines, stage)
     return RunData(
@@ -52,9 +35,36 @@ def read_run(folder: Path, thresholds: Sequence[float] | None = None) -> RunData
         experiment=experiment,
         finished=bool(record.get("finished")),
         lines=lines,
-        events=tuple(read_records(folder / "events.jsonl")),
+        events=read_events(folder / "events.jsonl"),
         summary=summary,
     )
+
+
+def read_metrics(path: Path) -> tuple[MetricsLine, ...]:
+    """The lines of a run's metrics.jsonl."""
+    try:
+        return parse_lines(read_records(path))
+    except msgspec.ValidationError as error:
+        raise StoreError(f"{path}: {error}") from error
+
+
+def read_events(path: Path) -> tuple[Fact, ...]:
+    """The facts of a run's events.jsonl."""
+    found = []
+    for number, record in enumerate(read_records(path), start=1):
+        try:
+            found.append(parse(record))
+        except msgspec.ValidationError as error:
+            raise StoreError(f"{path}, line {number}: {error}") from error
+    return tuple(found)
+
+
+def read_reference(path: Path) -> Reference:
+    """A file of published numbers."""
+    try:
+        return parse_reference(read_table(path)[1])
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def find_folders(names: Sequence[str], runs: Path) -> list[Path]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from fl_server.reports.groups import Group, Spread, spread
-from fl_server.reports.runs import RunData
+from fl_server.reports.run_data import RunData
 from fl_server.reports.timing import FAULTS, BoardTimes, board_times, faults, mean
-from fl_server.run.summary import GLOBAL, Reach
+from fl_server.run.summary import GLOBAL, Reach, values
 
 Unit: TypeAlias = Literal[
     "text", "percent", "count", "number", "points", "bytes", "seconds", "joules"
@@ -203,7 +203,7 @@ def _cost_cells(group: Group, *, energy: bool) -> list[Cell]:
 
 def _cost(run: RunData, name: str, *, per_round: bool) -> float | None:
     value: float | None = getattr(run.summary.cost, name)
-    rounds = sum("seconds" in line for line in run.lines) if per_round else 1
+    rounds = len(values(run.lines, "seconds")) if per_round else 1
     return value / rounds if value is not None and rounds else None
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
 
-Event: TypeAlias = Mapping[str, Any]  # one JSON object of events.jsonl
+from fl_server.watch import facts
+from fl_server.watch.facts import Fact
+from fl_server.watch.facts.lines import MetricsLine
+from fl_server.watch.facts.making import kind_of
 
 
 @dataclass(slots=True)
@@ -26,25 +28,27 @@ class BoardTimes:
         self.sendings += other.sendings
 
 
-def board_times(events: Sequence[Event]) -> dict[str, BoardTimes]:
+def board_times(events: Sequence[Fact]) -> dict[str, BoardTimes]:
     """For every board: how long clients trained, waited before it (for the model, and for other
     clients of the board) and how long their updates took to be safe afterwards."""
     opened: dict[int, float] = {}
-    trained: dict[tuple[int, int], Event] = {}
+    trained: dict[tuple[int, int], facts.Trained] = {}
     found: dict[str, BoardTimes] = defaultdict(BoardTimes)
-    for event in events:
-        kind = event["event"]
-        if kind == "round_opened":
-            opened.setdefault(event["round"], event["time"])
-        elif kind == "trained" and (event["round"], event["client"]) not in trained:
-            trained[event["round"], event["client"]] = event
-            board = found[event["board"]]
-            board.trainings.append(event["seconds"])
-            if event["round"] in opened:
-                wait = event["time"] - event["seconds"] - opened[event["round"]]
-                board.waits.append(max(0.0, wait))
-        elif kind == "update" and (done := trained.get((event["round"], event["client"]))):
-            found[done["board"]].sendings.append(max(0.0, event["time"] - done["time"]))
+    for fact in events:
+        match fact:
+            case facts.RoundOpened():
+                opened.setdefault(fact.round, fact.time)
+            case facts.Trained() if (fact.round, fact.client) not in trained:
+                trained[fact.round, fact.client] = fact
+                board = found[fact.board]
+                board.trainings.append(fact.seconds)
+                if fact.round in opened:
+                    wait = fact.time - fact.seconds - opened[fact.round]
+                    board.waits.append(max(0.0, wait))
+            case facts.Update() if done := trained.get((fact.round, fact.client)):
+                found[done.board].sendings.append(max(0.0, fact.time - done.time))
+            case _:
+                pass
     return dict(found)
 
 
@@ -67,10 +71,10 @@ FAULTS = {
 }
 
 
-def faults(events: Sequence[Event], lines: Sequence[Event]) -> dict[str, int]:
+def faults(events: Sequence[Fact], lines: Sequence[MetricsLine]) -> dict[str, int]:
     """How often each thing went wrong; `dropped` counts clients that rounds went on without."""
-    kinds = [event["event"] for event in events]
+    kinds = [kind_of(fact) for fact in events]
     found = {kind: kinds.count(kind) for kind in FAULTS}
     found["restarts"] = max(0, kinds.count("started") - 1)
-    found["dropped"] = sum(len(line.get("dropped") or ()) for line in lines)
+    found["dropped"] = sum(len(line.dropped or ()) for line in lines)
     return found

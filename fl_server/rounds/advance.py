@@ -15,14 +15,16 @@ from fl_server.rounds.state import (
     Closing,
     Finished,
     Gathering,
-    Note,
     Open,
     Policy,
     Publish,
+    Report,
     SendWeights,
     State,
     Working,
 )
+from fl_server.watch import facts
+from fl_server.watch.facts.making import clients_dropped
 
 REPEAT_AT_MOST = 30.0
 CONFIRM_SECONDS = 0.25
@@ -96,7 +98,7 @@ def _try_to_close(
     more = replace(state, phase=replace(phase, selected=selected, opened=now))
     published, actions = publish_everything(policy, more, now)
     opened = Open(phase.round_number, selected, phase.testers)
-    return published, (Note("called", text), opened, *actions)
+    return published, (Report(facts.Called(text)), opened, *actions)
 
 
 def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[Action, ...]]:
@@ -104,13 +106,12 @@ def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[A
     dropped = tuple(sorted(phase.untrained))
     notes: tuple[Action, ...] = ()
     if dropped:
-        text = f"round {phase.round_number} goes on without clients {show_ids(dropped)}"
-        notes = (Note("dropped", text),)
+        notes = (Report(clients_dropped(phase.round_number, dropped)),)
     if phase.untested:
         text = (
             f"round {phase.round_number} has no counts of clients {show_ids([*phase.untested])}"
         )
-        notes += (Note("uncounted", text),)
+        notes += (Report(facts.Uncounted(text)),)
     close = Close(
         phase.round_number, used, dropped, training=phase.round_number <= policy.rounds
     )
@@ -128,7 +129,7 @@ def _note_waiting(
     phase = replace(phase, waited=phase.pending)
     clients = show_ids([*phase.pending])
     text = f"round {phase.round_number} waits for clients {clients}, whose boards are lost"
-    note = Note("waiting", text)
+    note = Report(facts.Waiting(text))
     return replace(state, phase=phase), phase, (note,)
 
 

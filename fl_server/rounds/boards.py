@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from common.ids import show_ids
 from common.wire.messages import COORDINATOR, Connected
-from fl_server.rounds.state import REPEAT_SECONDS, Action, Board, Note, Policy, State, Working
-
-SILENCE_SECONDS = 60.0
+from fl_server.rounds.state import REPEAT_SECONDS, Action, Board, Policy, Report, State, Working
+from fl_server.watch import facts
+from fl_server.watch.facts.making import SILENCE_SECONDS, board_back, board_lost
 
 
 def note_presence(
@@ -40,28 +40,29 @@ def note_presence(
 
 
 def _lose(
-    state: State, name: str, board: Board, now: float
+    state: State, name: str, board: Board, now: float, *, silent: bool = False
 ) -> tuple[State, tuple[Action, ...]]:
-    text = f"board {name} is lost (clients {show_ids(board.clients)})"
-    return _with_board(state, name, replace(board, lost_at=now)), (Note("lost", text, name),)
+    return _with_board(state, name, replace(board, lost_at=now)), (
+        Report(board_lost(name, board.clients, silent=silent)),
+    )
 
 
 def _notes_on_arrival(
     message: Connected, known: Board | None, mine: tuple[int, ...]
-) -> tuple[Note, ...]:
-    notes: tuple[Note, ...] = ()
+) -> tuple[Report, ...]:
+    notes: tuple[Report, ...] = ()
     name = message.board
     if known is None:
-        notes = (Note("connected", f"board {name}: clients {show_ids(mine)}", name),)
+        notes = (Report(facts.BoardConnected(f"board {name}: clients {show_ids(mine)}", name)),)
     elif known.lost_at is not None:
-        notes = (Note("back", f"board {name} is back", name),)
+        notes = (Report(board_back(name)),)
     foreign = set(message.clients) - set(mine)
     if foreign and (known is None or known.clients != mine):
         text = (
             f"board {name} offers clients {show_ids(tuple(foreign))}, "
             "which are not in this experiment: not used"
         )
-        notes += (Note("foreign", text, name),)
+        notes += (Report(facts.Foreign(text, name)),)
     return notes
 
 
@@ -83,7 +84,7 @@ def note_silence(state: State, now: float) -> tuple[State, tuple[Action, ...]]:
     actions: tuple[Action, ...] = ()
     for name, board in state.boards.items():
         if board.lost_at is None and now - board.last_message >= SILENCE_SECONDS:
-            state, more = _lose(state, name, board, now)
+            state, more = _lose(state, name, board, now, silent=True)
             actions += more
     return state, actions
 

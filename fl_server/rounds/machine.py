@@ -45,7 +45,6 @@ from fl_server.rounds.state import (
     Finish,
     Finished,
     Gathering,
-    Note,
     Open,
     Phase,
     Policy,
@@ -53,6 +52,7 @@ from fl_server.rounds.state import (
     Received,
     Reconnected,
     Rejected,
+    Report,
     SendWeights,
     State,
     Stored,
@@ -60,6 +60,8 @@ from fl_server.rounds.state import (
     Tick,
     Working,
 )
+from fl_server.watch import facts
+from fl_server.watch.facts.making import client_failed, client_reset
 
 
 def start(*, incarnation: int, now: float) -> State:
@@ -139,13 +141,11 @@ def _note_info(
         asked = replace(phase, weights_published=now)
         return replace(alive, phase=asked), (SendWeights(phase.round_number),)
     if info.state == "reset" and known:
-        text = f"client {info.client} on board {info.board}: {info.problem}"
-        return alive, (Note("state_lost", text, info.board, info.client),)
+        return alive, (Report(client_reset(info)),)
     if info.state == "failed" and known:
         failed = {info.client: now, **phase.failed}
-        text = f"client {info.client} on board {info.board} failed: {info.problem}"
-        note = Note("failed", text, info.board, info.client)
-        return replace(alive, phase=replace(phase, failed=failed)), (note,)
+        failure = Report(client_failed(info))
+        return replace(alive, phase=replace(phase, failed=failed)), (failure,)
     if info.state == "trained" and known:  # a new attempt alone is no success
         failed = {c: at for c, at in phase.failed.items() if c != info.client}
         return replace(alive, phase=replace(phase, failed=failed)), ()
@@ -178,7 +178,7 @@ def _note_update(state: State, event: Stored | Rejected) -> tuple[State, tuple[A
     update = f"update of client {event.client} in round {event.round_number}"
     text = f"{update} rejected: {event.reason}"
     rejected = replace(phase, rejected=phase.rejected | {event.client}, unpublished=True)
-    return replace(state, phase=rejected), (Note("rejected", text, client=event.client),)
+    return replace(state, phase=rejected), (Report(facts.Rejected(text, client=event.client)),)
 
 
 def _note_aggregated(

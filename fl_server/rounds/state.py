@@ -15,6 +15,7 @@ from common.wire.messages import (
     Selected,
     TrainEnd,
 )
+from fl_server.watch import facts
 
 REPEAT_SECONDS = 3.0
 
@@ -260,16 +261,28 @@ class Finish:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something to report: for the event log and the screen."""
+Reported: TypeAlias = (
+    facts.BoardConnected
+    | facts.Back
+    | facts.Lost
+    | facts.Foreign
+    | facts.Waiting
+    | facts.Failed
+    | facts.StateLost
+    | facts.Rejected
+    | facts.Called
+    | facts.Dropped
+    | facts.Uncounted
+)
 
-    kind: str
-    text: str
-    board: str = ""
-    client: int | None = None
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Report this to the event log and the screen."""
+
+    fact: Reported
 
 
 Action: TypeAlias = (
-    Announce | SendWeights | Publish | Open | Close | CountMetrics | Finish | Note
+    Announce | SendWeights | Publish | Open | Close | CountMetrics | Finish | Report
 )

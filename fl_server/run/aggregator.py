@@ -1,31 +1,27 @@
-"""What a run has learnt: the algorithm's server half, its state on disk, and the metrics.
+"""The algorithm's server half: downloads, updates, aggregation, and the state on disk.
 
-Both the coordinator and the simulation keep their run with this; how updates get here and when
-a round closes is decided elsewhere.
+Both the coordinator and the simulation use this; how updates get here and when a round closes
+is decided elsewhere.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
 
-import msgspec
 import numpy as np
+from msgspec import UNSET
 
-from common.algorithms.base import Update
 from common.arrays import Array, Arrays, digest
 from common.config import Experiment
 from common.data.datasets import dataset_info
 from common.disk.atomic import write_atomic
-from common.disk.flusher import Flusher
 from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.resolve import algorithm_of, server_of
 from common.wire.assembly import SMALL, Assembly
 from common.wire.chunks import blob_digest
-from common.wire.messages import ClientMetrics, Info
+from common.wire.messages import Info
 from common.wire.tensors import (
     ModelMeta,
     UpdateMeta,
@@ -36,15 +32,15 @@ from common.wire.tensors import (
 )
 from fl_server.rounds.state import Close, Open
 from fl_server.run.first_model import starting_model
-from fl_server.run.journal import Journal, read_records
+from fl_server.run.records import Records, TestedRound
+from fl_server.run.round_updates import RoundUpdates
 from fl_server.run.store import CheckpointMeta, RunStore
-from fl_server.run.summary import summarize
 from fl_server.run.tally import Tally, mean_loss, mean_values
+from fl_server.watch import facts
+from fl_server.watch.facts.lines import TrainingLine, fields_of, with_tests
+from fl_server.watch.facts.making import evaluated, round_closed
 
 RECENT_BYTES = 48 * 1024**2  # of small updates that aggregation need not read again
-Line = dict[str, Any]  # one JSON object of metrics.jsonl
-BY_CLIENT = "by_client"  # in a checkpoint, the line of clients.jsonl goes with that of metrics
-SUMMARY = "summary.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +53,17 @@ class Progress:
     safe: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True)
+class ClosedRound:
+    """A round that is aggregated and on disk; what is to be reported of it."""
+
+    round_number: int
+    tested: facts.Evaluated | None
+    trained: facts.RoundClosed | None
+
+
 class Aggregator:
-    """One run's server state, journal, metrics and events."""
+    """One run's server state, the updates of its open round, and its records."""
 
     def __init__(self, store: RunStore, experiment: Experiment) -> None:
         self.store = store
@@ -69,14 +74,9 @@ class Aggregator:
         self._samples: dict[int, int] = {}  # what each client said first
         self._most_samples = dataset_info(experiment.data.dataset).size
         self._algorithm = algorithm_of(experiment)
-        self._flusher = Flusher()
         self._download: tuple[int, bytes] | None = None
         self._base: tuple[int, Arrays] | None = None
-        self._metrics = Journal(store.folder / "metrics.jsonl")
-        self._written = {line["round"] for line in read_records(self._metrics.path)}
-        self._clients = Journal(store.folder / "clients.jsonl")
-        self._told = {line["round"] for line in read_records(self._clients.path)}
-        self.events = Journal(store.folder / "events.jsonl")
+        self.records = Records(store.folder)
         self._state, self._meta = self._load()
         expected = self._algorithm.expects(server_of(experiment), self._broadcast)
         self._expected = {name: _outline(array) for name, array in expected.items()}
@@ -89,16 +89,16 @@ class Aggregator:
             self.notes = start.notes
             state = self._algorithm.server_init(server_of(self.experiment), start.model)
             meta = CheckpointMeta(
-                run=self.store.run, round=0, accepted={}, record={"round": 0}, previous={}
+                run=self.store.run, round=0, accepted={}, record=TrainingLine(round=0)
             )
             self.store.save_checkpoint(state, meta)
             return state, meta
-        if found[1].previous:
-            self._append(found[1].previous)
+        if found[1].previous is not None:
+            self.records.append(found[1].previous)
         return found
 
     def progress(self) -> Progress:
-        """Where to go on."""
+        """Where the run stands on disk; reads and verifies every update of the open round."""
         round_number = self._meta.round + 1
         opened = self.store.opened(round_number)
         safe = self.store.safe_updates(round_number) if opened is not None else frozenset()
@@ -125,7 +125,7 @@ class Aggregator:
         if self._algorithm.private is None:
             return None
         server = server_of(
-            self.experiment, number=round_number, download=self._sent(round_number)
+            self.experiment, round_number=round_number, download=self._sent(round_number)
         )
         arrays = self._algorithm.private(server, self._state, client)
         meta = ModelMeta(run=self.store.run, round=round_number)
@@ -205,136 +205,76 @@ class Aggregator:
         if (meta.run, meta.round, meta.client) != (self.store.run, round_number, client):
             raise StrayUpdateError("the update belongs to another client, round or run")
 
-    def count(self, metrics: ClientMetrics) -> None:
-        """Take a client's counts for the open round."""
-        self.tally.count(metrics)
-
-    def close_round(self, close: Close, seconds: float) -> Line:
-        """Aggregate, checkpoint, write metrics; returns the line of the model just tested."""
+    def close_round(self, close: Close, seconds: float) -> ClosedRound:
+        """Aggregate, checkpoint, write the metrics of the model that was just tested."""
         accuracies = self.tally.accuracies(self.experiment.evaluation.epsilon)
-        line = {**self._meta.record, **accuracies}
-        whole = {**line, BY_CLIENT: self.tally.by_client()}
+        line = with_tests(self._meta.record, accuracies)
+        tested = TestedRound(line, self.tally.by_client())
         if close.training:
-            self._aggregate(close, seconds, whole)
-        self._append(whole)
+            self._aggregate(close, seconds, tested)
+        self.records.append(tested)
         self._recent.clear()
         self.store.close_round(close.round_number)
-        return line
+        return ClosedRound(
+            close.round_number,
+            evaluated(fields_of(line)) if line.tested_clients else None,
+            round_closed(fields_of(self._meta.record)) if close.training else None,
+        )
 
-    def _aggregate(self, close: Close, seconds: float, line: Line) -> None:
-        updates = _Updates(self, close.round_number, close.used)
-        sent = self._sent(close.round_number)
+    def _aggregate(self, close: Close, seconds: float, tested: TestedRound) -> None:
+        number = close.round_number
+        updates = RoundUpdates(lambda client: self.update(number, client), close.used)
+        sent = self._sent(number)
         self._download = self._base = None  # memory for the sums
         began = time.monotonic()
         if close.used:
-            server = server_of(self.experiment, number=close.round_number, download=sent)
+            server = server_of(self.experiment, round_number=number, download=sent)
             self._state = self._algorithm.server_update(server, self._state, updates)
         metas = updates.metas
-        record: Line = {
-            "round": close.round_number,
-            "train_loss": mean_loss(metas),
-            "updates": len(close.used),
-            "clients": list(close.used),
-            "dropped": list(close.dropped),
-            "samples": sum(meta.samples for meta in metas),
-            **({"values": values} if (values := mean_values(metas)) else {}),
-            "seconds": round(seconds, 3),
-            "train_seconds": round(sum(self.tally.trained.values()), 3),
-            "aggregate_seconds": round(time.monotonic() - began, 3),
-            "bytes_up": self.tally.bytes_up,
-            "bytes_down": self.tally.bytes_down,
-            "energy_joules": self.tally.energy_joules,
-            "time": round(time.time(), 3),
-        }
+        record = TrainingLine(
+            round=number,
+            train_loss=mean_loss(metas),
+            updates=len(close.used),
+            clients=close.used,
+            dropped=close.dropped,
+            samples=sum(meta.samples for meta in metas),
+            values=mean_values(metas) or UNSET,
+            seconds=round(seconds, 3),
+            train_seconds=round(sum(self.tally.trained.values()), 3),
+            aggregate_seconds=round(time.monotonic() - began, 3),
+            bytes_up=self.tally.bytes_up,
+            bytes_down=self.tally.bytes_down,
+            energy_joules=self.tally.energy_joules,
+            time=round(time.time(), 3),
+        )
         self._meta = CheckpointMeta(
             run=self.store.run,
-            round=close.round_number,
-            accepted={**self._meta.accepted, **dict.fromkeys(close.used, close.round_number)},
+            round=number,
+            accepted={**self._meta.accepted, **dict.fromkeys(close.used, number)},
             record=record,
-            previous=line,
+            previous=tested,
         )
-        self._flusher.wait()  # for lines that no checkpoint will have any more
+        self.records.flush()  # lines that no checkpoint will have any more
         self.store.save_checkpoint(self._state, self._meta)
-
-    def _append(self, whole: Line) -> None:
-        """Write what is not yet there: the line of metrics, and the counts behind it."""
-        round_number = whole["round"]
-        line = {key: value for key, value in whole.items() if key != BY_CLIENT}
-        if round_number not in self._written:
-            self._metrics.append(line)
-            self._flusher.add(self._metrics.path)
-            self._written.add(round_number)
-        if whole.get(BY_CLIENT) and round_number not in self._told:
-            self._clients.append({"round": round_number, "clients": whole[BY_CLIENT]})
-            self._flusher.add(self._clients.path)
-            self._told.add(round_number)
 
     def finish(self) -> str:
         """Write the final model; returns its digest."""
         model = self._algorithm.global_model(self._state)
         meta = ModelMeta(run=self.store.run, round=self._meta.round)
         write_atomic(self.store.folder / "model.safetensors", encode_tensors(model, meta))
-        summary = summarize(
-            read_records(self._metrics.path), self.experiment.evaluation.personal_stage
-        )
-        write_atomic(self.store.folder / SUMMARY, msgspec.json.encode(summary) + b"\n")
+        self.records.write_summary(self.experiment)
         self.store.mark_finished()
         return digest(model)
 
-    def lines(self) -> list[Line]:
-        """What is known of every finished round, the last one untested as yet."""
-        return [*read_records(self._metrics.path), self.last_record()]
-
-    def last_record(self) -> Line:
-        """The training record of the last finished round."""
-        return dict(self._meta.record)
+    def lines(self) -> list[TrainingLine]:
+        """What is known of every finished round; the last one is not tested yet."""
+        return [*self.records.lines(), self._meta.record]
 
     def close(self) -> None:
         """Close the files."""
-        self._flusher.wait()
-        self._metrics.close()
-        self._clients.close()
-        self.events.close()
+        self.records.close()
 
 
 def _outline(array: Array) -> Array:
     """Shape and kind of an array, without its memory."""
     return np.broadcast_to(np.zeros((), array.dtype), array.shape)
-
-
-class _Updates(Sequence[Update]):
-    """The updates of a round in ascending order of client id, loaded one at a time."""
-
-    def __init__(
-        self, aggregator: Aggregator, round_number: int, clients: Sequence[int]
-    ) -> None:
-        self._aggregator = aggregator
-        self._number = round_number
-        self._clients = sorted(clients)
-        self._metas: dict[int, UpdateMeta] = {}
-
-    @property
-    def metas(self) -> list[UpdateMeta]:
-        """Metadata of all updates."""
-        for at, client in enumerate(self._clients):
-            if client not in self._metas:  # an algorithm need not look at all of them
-                self[at]
-        return [self._metas[client] for client in self._clients]
-
-    def __len__(self) -> int:
-        return len(self._clients)
-
-    @overload
-    def __getitem__(self, index: int) -> Update: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Update]: ...
-    def __getitem__(self, index: int | slice) -> Update | Sequence[Update]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        client = self._clients[index]
-        arrays, meta = self._aggregator.update(self._number, client)
-        self._metas[client] = meta
-        return Update(client, arrays, meta.weights)
-
-    def __iter__(self) -> Iterator[Update]:
-        return (self[index] for index in range(len(self)))

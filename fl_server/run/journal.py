@@ -24,7 +24,7 @@ class Journal:
             _cut_torn_tail(path)
             self._file = path.open("ab", buffering=0)
 
-    def append(self, record: Record, *, sync: bool = False) -> None:
+    def append(self, record: Record | msgspec.Struct, *, sync: bool = False) -> None:
         """Write one line and hand it to the system at once (`sync`: to the disk).
 
         When the disk is full, no part of the line stays.

@@ -4,7 +4,7 @@ runs/<name>/run.json              identity and format of the run
             experiment.toml       the resolved experiment
             checkpoints/          server state after the last rounds, newest last
             journal/round-<n>/    open.json: who is in the open round;
-                                  client-<id>.safetensors: updates that are safe
+                                  client-<id>-<digest>.safetensors: updates that are safe
             metrics.jsonl events.jsonl model.safetensors
 """
 
@@ -29,8 +29,10 @@ from common.wire.json_codec import decodable
 from common.wire.messages import Ids, Natural, Text, Wire
 from common.wire.tensors import decode_tensors, encode_tensors
 from fl_server.rounds.state import Open
+from fl_server.run.records import TestedRound
+from fl_server.watch.facts.lines import TrainingLine
 
-FORMAT = 1
+FORMAT = 2
 KEEP_CHECKPOINTS = 3
 
 log = logging.getLogger(__name__)
@@ -57,11 +59,11 @@ class CheckpointMeta(Wire, frozen=True, kw_only=True):
     run: Text
     round: Natural
     accepted: dict[Natural, Natural]
-    record: dict[str, Any]
-    previous: dict[str, Any]
+    record: TrainingLine
+    previous: TestedRound | None = None
 
 
-class _OpenRecord(Wire, frozen=True, kw_only=True):
+class _OpenRecord(Wire, frozen=True, kw_only=True, rename={"round_number": "number"}):
     round_number: Natural
     selected: Ids
     testers: Ids
@@ -70,8 +72,9 @@ class _OpenRecord(Wire, frozen=True, kw_only=True):
 class RunStore:
     """The folder of one run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, experiment: Experiment | None = None) -> None:
         self.folder = folder
+        self._experiment = experiment
         self._record = _read_record(folder)
         with disk_errors(folder):
             remove_leftovers(folder)
@@ -88,7 +91,9 @@ class RunStore:
 
     def experiment(self) -> Experiment:
         """The resolved experiment this run was started with."""
-        return load_experiment(self.folder / "experiment.toml")
+        if self._experiment is None:
+            self._experiment = load_experiment(self.folder / "experiment.toml")
+        return self._experiment
 
     def next_incarnation(self) -> int:
         """Count this coordinator among those that worked on the run."""
@@ -221,7 +226,7 @@ def create_run(root: Path, name: str, experiment: Experiment) -> RunStore:
         finished=False,
     )
     write_atomic(folder / "run.json", msgspec.json.encode(record))
-    return RunStore(folder)
+    return RunStore(folder, experiment)
 
 
 def free_name(root: Path, base: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
-Line: TypeAlias = Mapping[str, Any]  # one JSON object of metrics.jsonl
+from fl_server.watch.facts.lines import MetricsLine, number_in
 
 METRICS = (
     *("accuracy_global", "accuracy_l1", "accuracy_l2", "mean_l1", "mean_l2"),
@@ -80,7 +80,7 @@ def personal_metric(stage: Literal["L1", "L2"]) -> str:
 
 
 def summarize(
-    lines: Sequence[Line],
+    lines: Sequence[MetricsLine],
     stage: Literal["L1", "L2"] = "L1",
     thresholds: Sequence[float] = THRESHOLDS,
 ) -> Summary:
@@ -88,8 +88,8 @@ def summarize(
     figures = {name: found for name in METRICS if (found := figure(lines, name)) is not None}
     personal = personal_metric(stage)
     return Summary(
-        rounds=max((line["round"] for line in lines), default=0),
-        tested_rounds=sum(bool(line.get("tested_clients")) for line in lines),
+        rounds=max((line.round for line in lines), default=0),
+        tested_rounds=sum(bool(number_in(line, "tested_clients")) for line in lines),
         personal_stage=stage,
         figures=figures,
         reached_global=reached(lines, GLOBAL, thresholds),
@@ -99,12 +99,13 @@ def summarize(
     )
 
 
-def values(lines: Sequence[Line], name: str) -> list[tuple[int, float]]:
+def values(lines: Sequence[MetricsLine], name: str) -> list[tuple[int, float]]:
     """(round, value) of a metric, where it was measured."""
-    return [(line["round"], line[name]) for line in lines if line.get(name) is not None]
+    found = ((line.round, number_in(line, name)) for line in lines)
+    return [(round_number, value) for round_number, value in found if value is not None]
 
 
-def figure(lines: Sequence[Line], name: str) -> Figure | None:
+def figure(lines: Sequence[MetricsLine], name: str) -> Figure | None:
     """A metric over a run; of equal values the earliest is the best.
 
     The model before any training is not among the last ten of a short run.
@@ -123,7 +124,9 @@ def figure(lines: Sequence[Line], name: str) -> Figure | None:
     )
 
 
-def reached(lines: Sequence[Line], name: str, thresholds: Sequence[float]) -> tuple[Reach, ...]:
+def reached(
+    lines: Sequence[MetricsLine], name: str, thresholds: Sequence[float]
+) -> tuple[Reach, ...]:
     """For every accuracy that was reached: after which round, bytes and seconds."""
     found = values(lines, name)
     firsts = {
@@ -139,8 +142,8 @@ def reached(lines: Sequence[Line], name: str, thresholds: Sequence[float]) -> tu
     )
 
 
-def _reach(lines: Sequence[Line], accuracy: float, round_number: int) -> Reach:
-    spent = cost([line for line in lines if line["round"] <= round_number])
+def _reach(lines: Sequence[MetricsLine], accuracy: float, round_number: int) -> Reach:
+    spent = cost([line for line in lines if line.round <= round_number])
     return Reach(
         accuracy=accuracy,
         round=round_number,
@@ -150,13 +153,13 @@ def _reach(lines: Sequence[Line], accuracy: float, round_number: int) -> Reach:
     )
 
 
-def cost(lines: Sequence[Line]) -> Cost:
+def cost(lines: Sequence[MetricsLine]) -> Cost:
     """The sums over the rounds of these lines."""
 
     def total(name: str) -> float:
-        return math.fsum(line.get(name) or 0 for line in lines)
+        return math.fsum(number_in(line, name) or 0 for line in lines)
 
-    energy = [line["energy_joules"] for line in lines if line.get("energy_joules") is not None]
+    energy = [value for _, value in values(lines, "energy_joules")]
     return Cost(
         bytes_up=int(total("bytes_up")),
         bytes_down=int(total("bytes_down")),

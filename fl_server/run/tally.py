@@ -1,9 +1,10 @@
-"""What is added up during a round: counts of correct answers, losses, bytes; pure."""
+"""PURE: what is added up during a round: counts of correct answers, losses, bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from common.wire.messages import ClientMetrics, Count, Stage
 from common.wire.tensors import UpdateMeta
@@ -13,6 +14,7 @@ PERSONAL: tuple[Stage, ...] = ("L1", "L2")
 EPSILON = 0.95
 
 Value = float | int | None
+ClientCounts: TypeAlias = dict[str, dict[str, tuple[int, int]]]  # of each stage
 
 
 @dataclass(slots=True)
@@ -59,16 +61,16 @@ class Tally:
         found["tested_samples"] = sum(_total(m) for m in self.metrics.values())
         return found
 
-    def by_client(self) -> dict[str, dict[str, list[int]]]:
-        """Client -> stage -> [correct, total], as in a line of clients.jsonl."""
-        found: dict[str, dict[str, list[int]]] = {}
+    def by_client(self) -> ClientCounts:
+        """The counts of every client, as in a line of clients.jsonl."""
+        found: ClientCounts = {}
         for client in sorted(self.metrics):
             metrics = self.metrics[client]
             named: dict[str, Count] = {s: metrics.counts[s] for s in sorted(metrics.counts)}
             for stage in sorted(metrics.union):
                 named[f"union_{stage}"] = metrics.union[stage]
             found[str(client)] = {
-                name: [count.correct, count.total] for name, count in named.items()
+                name: (count.correct, count.total) for name, count in named.items()
             }
         return found
 

@@ -14,7 +14,8 @@ from common.disk.lock import FolderLock
 from common.errors import FedbedError, UsageError
 from common.experiment.resolve import participants_of
 from fl_server import launch
-from fl_server.lab.lab import Lab
+from fl_server.lab.lab import Lab, check_boards, keep_only_logs
+from fl_server.run.find import find_or_create
 from fl_server.run.store import RunStore, has_run
 from fl_server.sweeps.grid import Planned
 from fl_server.sweeps.pace import Pace
@@ -60,7 +61,7 @@ def run_all(options: launch.RunOptions, grid: Sequence[Planned], run: Runner) ->
     for planned in todo:
         board.say(f"{planned.name}: {board.where()}")
         try:
-            store = launch.find_or_create(options, planned.experiment, planned.name)
+            store = find_or_create(options.runs, planned.experiment, planned.name)
             if not run(replace(options, display=board.display), store):
                 return _outcome(options, finished, failed, interrupted=True)
         except KeyboardInterrupt:
@@ -116,8 +117,8 @@ def in_lab(
     clients = sorted({c for planned in grid for c in participants_of(planned.experiment)})
     folder = runs / LAB
     with FolderLock(folder, "a sweep"):
-        launch.check_boards(folder, clients, boards)
+        check_boards(folder, clients, boards)
         with Lab(folder, clients, boards, workers) as testbed:
             yield lambda options, store: launch.run_in(testbed, options, store)
         if all(is_finished(runs, planned) for planned in grid):
-            launch.keep_only_logs(folder)
+            keep_only_logs(folder)

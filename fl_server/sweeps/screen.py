@@ -12,7 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fl_server.sweeps.pace import Pace
-from fl_server.watch.screen import Lines, Screen, Style, draw, duration, make_display
+from fl_server.watch.displays import Lines, Screen, Style, make_display
+from fl_server.watch.screen import draw
+from fl_server.watch.words import duration
 
 
 @dataclass(slots=True)

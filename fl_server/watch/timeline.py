@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
+
+from common.wire.messages import Info
+from fl_server.watch import facts
+from fl_server.watch.facts import Fact
 
 SPANS = 80  # per board
 MARKS = 40  # rounds
@@ -35,54 +39,52 @@ class Timeline:
     lanes: Lanes = field(default_factory=dict)
     marks: tuple[tuple[int, float], ...] = ()
 
-    def after(self, fact: Mapping[str, Any]) -> Timeline:
+    def after(self, fact: Fact) -> Timeline:
         """The timeline once this fact is known."""
-        match fact["event"]:
-            case "info":
-                return self._worked(fact)
-            case "tested":
-                return self._ended(lambda span: _is_test(span, fact), fact["time"])
-            case "presence" if not fact["connected"]:
-                lane = self.lanes.get(fact["board"], ())
-                lost = _closed(lane, lambda _: True, fact["time"], cut=True)
-                return replace(self, lanes={**self.lanes, fact["board"]: lost})
-            case "round_opened":
-                return self._opened(fact)
-            case "finished":
-                return self._ended(lambda _: True, fact["time"])
+        match fact:
+            case facts.Info():
+                return self._worked(fact.info, fact.time)
+            case facts.Tested(client=client_id):
+                return self._ended(lambda span: _is_test(span, client_id), fact.time)
+            case facts.Presence(connected=False, board=board):
+                lost = _closed(self.lanes.get(board, ()), lambda _: True, fact.time, cut=True)
+                return replace(self, lanes={**self.lanes, board: lost})
+            case facts.RoundOpened():
+                return self._opened(fact.round, fact.time)
+            case facts.Finished():
+                return self._ended(lambda _: True, fact.time)
             case _:
                 return self
 
-    def _opened(self, fact: Mapping[str, Any]) -> Timeline:
-        number, now = fact["round"], fact["time"]
-        timeline = self._ended(lambda span: span.round != number, now)
-        if any(mark == number for mark, _ in self.marks):
+    def _opened(self, round_number: int, now: float) -> Timeline:
+        timeline = self._ended(lambda span: span.round != round_number, now)
+        if any(mark == round_number for mark, _ in self.marks):
             return timeline
-        return replace(timeline, marks=(*self.marks, (number, now))[-MARKS:])
+        return replace(timeline, marks=(*self.marks, (round_number, now))[-MARKS:])
 
     def _ended(self, which: Callable[[Span], bool], now: float) -> Timeline:
         lanes = {name: _closed(lane, which, now) for name, lane in self.lanes.items()}
         return replace(self, lanes=lanes)
 
-    def _worked(self, fact: Mapping[str, Any]) -> Timeline:
-        kind, now = _KINDS.get(fact["state"]), fact["time"]
-        lane = self.lanes.get(fact["board"], ())
-        client, number = fact["client"], fact.get("round", 0)
-        if fact["state"] == "failed":
-            lane = _closed(lane, lambda span: span.client == client, now, cut=True)
+    def _worked(self, info: Info, now: float) -> Timeline:
+        kind = _KINDS.get(info.state)
+        lane = self.lanes.get(info.board, ())
+        if info.state == "failed":
+            lane = _closed(lane, lambda span: span.client == info.client, now, cut=True)
         elif kind is not None:
-            same = [s for s in lane if (s.client, s.round, s.kind) == (client, number, kind)]
-            if fact["state"] == "trained":
-                begun = round(now - (fact.get("seconds") or 0.0), 2)
-                lane = lane if same else (*lane, Span(client, number, kind, begun))
-                lane = _closed(lane, lambda s: s.client == client and s.kind == kind, now)
+            task = (info.client, info.round, kind)
+            same = [s for s in lane if (s.client, s.round, s.kind) == task]
+            if info.state == "trained":
+                begun = round(now - (info.seconds or 0.0), 2)
+                lane = lane if same else (*lane, Span(*task, begun))
+                lane = _closed(lane, lambda s: s.client == info.client and s.kind == kind, now)
             elif not same or same[-1].cut:
-                lane = (*lane, Span(client, number, kind, now))
-        return replace(self, lanes={**self.lanes, fact["board"]: lane[-SPANS:]})
+                lane = (*lane, Span(*task, now))
+        return replace(self, lanes={**self.lanes, info.board: lane[-SPANS:]})
 
 
-def _is_test(span: Span, fact: Mapping[str, Any]) -> bool:
-    return span.kind == "test" and span.client == fact["client"]
+def _is_test(span: Span, client_id: int) -> bool:
+    return span.kind == "test" and span.client == client_id
 
 
 def _closed(

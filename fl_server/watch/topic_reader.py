@@ -1,70 +1,124 @@
-"""Reads a federation's topics for somebody who watches: never weights, never a word said."""
+"""Reads a federation's topics: the messages, and the facts that they add up to."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from common.access.address import Address
 from common.errors import BrokerError, ProtocolError
-from common.wire.link import Arrived, Down, Happening, Refused, Session, Up
-from common.wire.messages import Chunk
+from common.wire.link import Arrived, Down, Refused, Session, Up
+from common.wire.messages import Chunk, Message
 from common.wire.paho_link import connect
-from common.wire.topics import TOPICS, unpack
-from fl_server.watch.listener import Fact, Listener
+from common.wire.topics import TOPICS, Packet, Topic, unpack
+from fl_server.watch import facts
+from fl_server.watch.facts import Fact, Observer
+from fl_server.watch.facts.making import stamped
+from fl_server.watch.listener import Listener
 
-QUIET_SECONDS = 0.5  # without a message: then everything that was stored has come
+QUIET_SECONDS = 0.5  # without a message: then everything that was stored has arrived
+SMALL_TOPICS = tuple(row for row in TOPICS if row.payload is not Chunk)
 
 
-def topics_to_watch(federation: str) -> tuple[str, ...]:
-    """All topics but those that carry weights."""
-    return tuple(f"{federation}/{row.pattern}" for row in TOPICS if row.payload is not Chunk)
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message and the topic that it came from; `stored`: it was there before we were."""
+
+    row: Topic
+    message: Message
+    packet: Packet
+    stored: bool
 
 
-class TopicReader:
-    """Facts of whatever runs in a federation; the broker remembers nothing of it."""
+Reading: TypeAlias = Up | Down | Received
+
+
+class MessageReader:
+    """Messages of some topics of a federation; the broker keeps nothing for it."""
 
     def __init__(
-        self, address: Address, federation: str, observe: Callable[[Fact], None]
+        self, address: Address, federation: str, topics: tuple[Topic, ...] = SMALL_TOPICS
     ) -> None:
-        self._address = address
+        self.address = address
         self._federation = federation
-        self._observe = observe
-        self._listener = Listener()
+        wanted = tuple(f"{federation}/{row.pattern}" for row in topics)
         name = f"{federation}-watch-{secrets.token_hex(8)}"
-        session = Session(name, topics_to_watch(federation), lasting=False)
-        self._link = connect(address, session)
+        self._link = connect(address, Session(name, wanted, lasting=False))
 
-    def look(self, timeout: float) -> bool:
-        """Wait for something and take everything that has come; False if it was nothing."""
+    def read(self, timeout: float) -> Iterator[Reading]:
+        """Wait for something, then take everything that has arrived; ends after `timeout`."""
         end = time.monotonic() + timeout
         happening = self._link.receive(timeout)
-        found = happening is not None
         while happening is not None:
-            self._take(happening)
+            match happening:
+                case Up() | Down():
+                    yield happening
+                case Refused(reason):
+                    raise BrokerError(f"the broker at {self.address} refuses us: {reason}")
+                case Arrived():
+                    yield from self._unpacked(happening)
+                    self._link.confirm(happening)
+                case _:
+                    pass
             happening = self._link.receive(0.0) if time.monotonic() < end else None
-        for fact in self._listener.tick(round(time.time(), 2)):
-            self._observe(fact)
-        return found
 
-    def look_around(self, patience: float) -> None:
-        """Take what is stored; ends when nothing more comes, BrokerError if nothing ever."""
-        end = time.monotonic() + patience
-        up = False
-        while time.monotonic() < end:
-            happening = self._link.receive(QUIET_SECONDS)
-            if happening is None and up:
-                return
-            if happening is not None:
-                up = up or isinstance(happening, Up)
-                self._take(happening)
-        if not up:
-            raise BrokerError(f"cannot reach the broker at {self._address}")
+    def _unpacked(self, arrived: Arrived) -> Iterator[Received]:
+        if not arrived.payload:
+            return
+        try:
+            row, message = unpack(self._federation, arrived.topic, arrived.payload)
+        except ProtocolError:
+            return  # its addressee counts it
+        packet = Packet(arrived.topic, arrived.payload, retain=False)
+        yield Received(row, message, packet, stored=arrived.retained)
+
+    def publish(self, packet: Packet) -> None:
+        """Send a packet: for a fault script, which repeats what boards have sent."""
+        self._link.publish(packet)
 
     def close(self) -> None:
         """Leave."""
         self._link.close(forget_session=True)
+
+
+class TopicReader:
+    """Facts of whatever runs in a federation."""
+
+    def __init__(self, address: Address, federation: str, observe: Observer) -> None:
+        self._observe = observe
+        self._listener = Listener()
+        self._reader = MessageReader(address, federation)
+
+    def look(self, timeout: float) -> bool:
+        """Wait for something and take everything that has arrived; False if it was nothing."""
+        found = False
+        for reading in self._reader.read(timeout):
+            found = True
+            self._take(reading)
+        for fact in self._listener.tick(_now()):
+            self._observe(fact)
+        return found
+
+    def look_around(self, patience: float) -> None:
+        """Take what is stored, until nothing more arrives; BrokerError without a broker."""
+        end = time.monotonic() + patience
+        up = False
+        while time.monotonic() < end:
+            found = False
+            for reading in self._reader.read(QUIET_SECONDS):
+                found, up = True, up or isinstance(reading, Up)
+                self._take(reading)
+            if up and not found:
+                return
+        if not up:
+            raise BrokerError(f"cannot reach the broker at {self._reader.address}")
+
+    def close(self) -> None:
+        """Leave."""
+        self._reader.close()
 
     def __enter__(self) -> TopicReader:
         return self
@@ -72,32 +126,24 @@ class TopicReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take(self, happening: Happening) -> None:
-        now = round(time.time(), 2)  # all times on the page are this short
-        match happening:
-            case Up():
-                self._listener.reconnected(now)
-                self._tell("broker_up", address=str(self._address))
-            case Down(reason):
-                self._tell("broker_down", address=str(self._address), text=reason)
-            case Refused(reason):
-                raise BrokerError(f"the broker at {self._address} refuses us: {reason}")
-            case Arrived():
-                self._hear(happening, now)
-                self._link.confirm(happening)
-            case _:
-                pass
-
-    def _tell(self, kind: str, **fields: object) -> None:
-        self._observe({"event": kind, **fields, "time": time.time()})
-
-    def _hear(self, arrived: Arrived, now: float) -> None:
-        if not arrived.payload:
-            return
-        try:
-            _, message = unpack(self._federation, arrived.topic, arrived.payload)
-            facts = self._listener.hear(message, now, stored=arrived.retained)
-        except ProtocolError:
-            return  # whoever it is meant for counts it
-        for fact in facts:
+    def _take(self, reading: Reading) -> None:
+        for fact in self._facts(reading):
             self._observe(fact)
+
+    def _facts(self, reading: Reading) -> list[Fact]:
+        address = str(self._reader.address)
+        match reading:
+            case Up():
+                self._listener.reconnected(_now())
+                return [stamped(facts.BrokerUp(address), time.time())]
+            case Down(reason):
+                return [stamped(facts.BrokerDown(address, reason), time.time())]
+            case Received(message=message, stored=stored):
+                try:
+                    return self._listener.receive(message, _now(), stored=stored)
+                except ProtocolError:
+                    return []  # its addressee counts it
+
+
+def _now() -> float:
+    return round(time.time(), 2)  # all times on the page are this short

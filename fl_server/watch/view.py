@@ -1,47 +1,39 @@
-"""PURE: what a person wants to know of a run, from the facts told about it.
+"""PURE: what a person wants to know of a run, from the facts reported about it.
 
-`View.after(fact)` gives the next view; drawing it is in `dashboard.py`. The same facts are in
-events.jsonl, so a view works live, afterwards and in a test.
+`View.after(fact)` gives the next view; drawing it is in `screen.py` and in `web/`. The same
+facts are in events.jsonl, so a view works live, afterwards and in a test.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import singledispatch
+from typing import TypeAlias, TypeVar
 
+from fl_server.watch import facts
+from fl_server.watch.board_view import BoardView
+from fl_server.watch.facts import Fact
+from fl_server.watch.facts.lines import TrainingLine, number_in
 from fl_server.watch.timeline import Timeline
 
 NOTES = 200
-LOUD = {
-    "lost",
-    "problem",
-    "failed",
-    "rejected",
-    "dropped",
-    "broker_down",
-    "late",
-    "state_lost",
-    "message_dropped",
-    "foreign",
-}
-NOTED = LOUD | {"back", "broker_up", "waiting", "web", "described", "finished"}
+Loud: TypeAlias = (
+    facts.Lost
+    | facts.Problem
+    | facts.Failed
+    | facts.Rejected
+    | facts.Dropped
+    | facts.BrokerDown
+    | facts.Late
+    | facts.StateLost
+    | facts.MessageDropped
+    | facts.Foreign
+)
+Calm: TypeAlias = facts.Back | facts.BrokerUp | facts.Waiting | facts.Web | facts.Described
+Noted: TypeAlias = Loud | Calm | facts.Finished
 
-
-@dataclass(frozen=True, slots=True)
-class BoardView:
-    """One board as it is seen."""
-
-    clients: tuple[int, ...] = ()
-    here: bool = True
-    doing: str = "waiting"
-    client: int | None = None
-    epoch: int = 0
-    epochs: int = 0
-    seen: float = 0.0
-    problem: str = ""
-    host: str = ""
-    telemetry: Mapping[str, Any] = field(default_factory=dict)
+AnyLine = TypeVar("AnyLine", bound=TrainingLine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +58,7 @@ class View:
     folder: str = ""
     rounds: int = 0
     done: int = 0
-    number: int = 0
+    round_number: int = 0
     phase: str = "connecting"
     started: float = 0.0
     boards: Mapping[str, BoardView] = field(default_factory=dict)
@@ -74,46 +66,37 @@ class View:
     testers: tuple[int, ...] = ()
     safe: frozenset[int] = frozenset()
     measured: frozenset[int] = frozenset()
-    lines: tuple[Mapping[str, Any], ...] = ()
-    closed: tuple[Mapping[str, Any], ...] = ()
+    lines: tuple[facts.Evaluated, ...] = ()
+    closed: tuple[facts.RoundClosed, ...] = ()
     notes: tuple[Note, ...] = ()
     digest: str = ""
     finished: bool = False
     coordinator: bool | None = None
     broker: str = ""
-    experiment: Mapping[str, Any] = field(default_factory=dict)
+    experiment: Mapping[str, object] = field(default_factory=dict)
     timeline: Timeline = field(default_factory=Timeline)
     refused: Mapping[str, int] = field(default_factory=dict)
 
-    def after(self, fact: Mapping[str, Any]) -> View:
+    def after(self, fact: Fact) -> View:
         """The view once this fact is known."""
-        view = self._noted(fact) if fact["event"] in NOTED else self
-        handler = _HANDLERS.get(fact["event"])
-        view = handler(view, fact) if handler is not None else view
+        view = _next(fact, self._noted(fact) if isinstance(fact, Noted) else self)
         timeline = view.timeline.after(fact)
         return view if timeline is view.timeline else replace(view, timeline=timeline)
 
-    def _noted(self, fact: Mapping[str, Any]) -> View:
-        text = str(fact.get("text", ""))
-        if fact["event"] == "broker_up":
-            text = f"broker at {fact['address']} is there"
-        elif fact["event"] == "broker_down":
-            text = f"lost the broker at {fact['address']} ({text}); trying again"
-        elif fact["event"] == "finished":
-            text = f"the run has ended: {fact['reason']}"
+    def _noted(self, fact: Noted) -> View:
         number = self.notes[-1].number + 1 if self.notes else 1
-        note = Note(number, fact["time"], text, fact["event"] in LOUD)
+        note = Note(number, fact.time, sentence(fact), isinstance(fact, Loud))
         return replace(self, notes=(*self.notes, note)[-NOTES:])
 
     @property
-    def last(self) -> Mapping[str, Any]:
-        """The last finished round, or nothing."""
-        return self.closed[-1] if self.closed else {}
+    def last(self) -> facts.RoundClosed | None:
+        """The last finished round."""
+        return self.closed[-1] if self.closed else None
 
     @property
     def round_seconds(self) -> tuple[float, ...]:
         """How long the finished rounds took."""
-        return tuple(float(line["seconds"]) for line in self.closed)
+        return tuple(line.seconds for line in self.closed)
 
     @property
     def going_on(self) -> bool:
@@ -138,35 +121,57 @@ class View:
 
     def best(self, name: str) -> float | None:
         """The best value of an accuracy so far."""
-        return max(
-            (line[name] for line in self.lines if line.get(name) is not None), default=None
-        )
+        found = [number_in(line, name) for line in self.lines]
+        return max((value for value in found if value is not None), default=None)
 
-    def owner(self, client: int) -> str | None:
+    def owner(self, client_id: int) -> str | None:
         """The board that simulates a client."""
-        return next((n for n, b in self.boards.items() if client in b.clients), None)
+        return next((n for n, b in self.boards.items() if client_id in b.clients), None)
 
 
-def _started(view: View, fact: Mapping[str, Any]) -> View:
+def sentence(fact: Fact) -> str:
+    """A fact as one line of news, if it has a text."""
+    match fact:
+        case facts.BrokerUp():
+            return f"broker at {fact.address} is there"
+        case facts.BrokerDown():
+            return f"lost the broker at {fact.address} ({fact.text}); trying again"
+        case facts.Finished():
+            return f"the run has ended: {fact.reason}"
+        case facts.Interrupted():
+            return "interrupted"
+        case facts.Note() | facts.Start() | facts.Problem() | facts.Late() | facts.Fault():
+            return fact.text
+        case facts.MessageDropped() | facts.Described() | facts.Web() | facts.Printed():
+            return fact.text
+        case _:
+            return ""
+
+
+@singledispatch
+def _next(_fact: object, view: View) -> View:
+    """The view after a fact, apart from its notes and timeline."""
+    return view
+
+
+@_next.register
+def _(fact: facts.Started, view: View) -> View:
     return replace(
         view,
-        rounds=fact["rounds"],
-        done=fact["done"],
-        folder=fact["folder"],
-        started=fact["time"],
+        rounds=fact.rounds,
+        done=fact.done,
+        folder=fact.folder,
+        started=fact.time,
         phase="waiting for boards",
     )
 
 
-def _described(view: View, fact: Mapping[str, Any]) -> View:
+@_next.register
+def _(fact: facts.Described, view: View) -> View:
     """What is run; another run begins with the same boards and the same news."""
-    if view.run not in ("", fact["run"]):
-        boards = {
-            name: replace(b, doing="waiting" if b.here else "lost", client=None)
-            for name, b in view.boards.items()
-        }
+    if view.run not in ("", fact.run):
         view = View(
-            boards=boards,
+            boards={name: board.in_next_run() for name, board in view.boards.items()},
             notes=view.notes,
             broker=view.broker,
             coordinator=view.coordinator,
@@ -174,135 +179,104 @@ def _described(view: View, fact: Mapping[str, Any]) -> View:
         )
     return replace(
         view,
-        title=fact["run"].rpartition(".")[0] or fact["run"],
-        run=fact["run"],
-        rounds=fact["rounds"],
-        experiment=fact["experiment"],
-        phase="waiting for boards" if not view.number else view.phase,
+        title=fact.run.rpartition(".")[0] or fact.run,
+        run=fact.run,
+        rounds=fact.rounds,
+        experiment=fact.experiment,
+        phase="waiting for boards" if not view.round_number else view.phase,
     )
 
 
-def _coordinator(view: View, fact: Mapping[str, Any]) -> View:
-    started = fact["since"] if fact["connected"] else view.started
-    return replace(view, coordinator=fact["connected"], started=started)
+@_next.register
+def _(fact: facts.Coordinator, view: View) -> View:
+    started = fact.since if fact.connected else view.started
+    return replace(view, coordinator=fact.connected, started=started)
 
 
-def _presence(view: View, fact: Mapping[str, Any]) -> View:
-    board = view.boards.get(fact["board"], BoardView())
-    doing = board.doing if board.here else "waiting"
-    board = replace(
-        board,
-        clients=tuple(fact["clients"]),
-        here=fact["connected"],
-        seen=fact["time"],
-        doing=doing if fact["connected"] else "lost",
-        host=fact.get("host") or board.host,
-        problem=fact.get("problem") or "",
-        telemetry=fact.get("telemetry") or board.telemetry,
-    )
-    return _with_board(view, fact["board"], board)
+@_next.register
+def _(fact: facts.Presence, view: View) -> View:
+    board = view.boards.get(fact.board, BoardView())
+    return _with_board(view, fact.board, board.after_presence(fact))
 
 
-def _info(view: View, fact: Mapping[str, Any]) -> View:
-    board = view.boards.get(fact["board"], BoardView(clients=(fact["client"],)))
-    board = replace(
-        board,
-        doing=fact["state"],
-        client=fact["client"],
-        epoch=fact.get("epoch") or 0,
-        epochs=fact.get("epochs") or 0,
-        seen=fact["time"],
-        here=True,
-        problem=fact.get("problem") or "",
-        telemetry=fact.get("telemetry") or board.telemetry,
-    )
-    return _with_board(view, fact["board"], board)
+@_next.register
+def _(fact: facts.Info, view: View) -> View:
+    board = view.boards.get(fact.info.board, BoardView(clients=(fact.info.client,)))
+    return _with_board(view, fact.info.board, board.after_info(fact))
 
 
-def _round_opened(view: View, fact: Mapping[str, Any]) -> View:
+@_next.register
+def _(fact: facts.RoundOpened, view: View) -> View:
     return replace(
         view,
-        number=fact["round"],
-        done=max(view.done, fact["round"] - 1),
-        phase="training" if fact["selected"] else "testing the final model",
-        selected=tuple(fact["selected"]),
-        testers=tuple(fact["testers"]),
+        round_number=fact.round,
+        done=max(view.done, fact.round - 1),
+        phase="training" if fact.selected else "testing the final model",
+        selected=fact.selected,
+        testers=fact.testers,
         safe=frozenset(),
         measured=frozenset(),
     )
 
 
-def _update(view: View, fact: Mapping[str, Any]) -> View:
-    return _seen(replace(view, safe=view.safe | {fact["client"]}), fact)
+@_next.register
+def _(fact: facts.Update, view: View) -> View:
+    return _seen(replace(view, safe=view.safe | {fact.client}), fact)
 
 
-def _tested(view: View, fact: Mapping[str, Any]) -> View:
-    return _seen(replace(view, measured=view.measured | {fact["client"]}), fact)
+@_next.register
+def _(fact: facts.Tested, view: View) -> View:
+    return _seen(replace(view, measured=view.measured | {fact.client}), fact)
 
 
-def _seen(view: View, fact: Mapping[str, Any]) -> View:
-    owner = view.owner(fact["client"])
+def _seen(view: View, fact: facts.Update | facts.Tested) -> View:
+    owner = view.owner(fact.client)
     if owner is None:
         return view
     mine = set(view.boards[owner].clients)
     pending = (set(view.selected) - view.safe | set(view.testers) - view.measured) & mine
-    board = replace(view.boards[owner], seen=fact["time"])
+    board = replace(view.boards[owner], seen=fact.time)
     return _with_board(view, owner, board if pending else replace(board, doing="done"))
 
 
-def _round_closed(view: View, fact: Mapping[str, Any]) -> View:
-    done = max(view.done, fact["round"])
+@_next.register
+def _(fact: facts.RoundClosed, view: View) -> View:
+    done = max(view.done, fact.round)
     return replace(view, done=done, closed=_by_round(view.closed, fact))
 
 
-def _evaluated(view: View, fact: Mapping[str, Any]) -> View:
+@_next.register
+def _(fact: facts.Evaluated, view: View) -> View:
     return replace(view, lines=_by_round(view.lines, fact))
 
 
-def _by_round(
-    lines: tuple[Mapping[str, Any], ...], fact: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], ...]:
-    """With this line in its place; a round that is told again counts once."""
-    if not lines or lines[-1]["round"] < fact["round"]:
+def _by_round(lines: tuple[AnyLine, ...], fact: AnyLine) -> tuple[AnyLine, ...]:
+    """With this line in its place; a round that is reported again counts once."""
+    if not lines or lines[-1].round < fact.round:
         return (*lines, fact)
-    known = {line["round"]: line for line in lines} | {fact["round"]: fact}
-    return tuple(known[number] for number in sorted(known))
+    known = {line.round: line for line in lines} | {fact.round: fact}
+    return tuple(known[round_number] for round_number in sorted(known))
 
 
-def _finished(view: View, fact: Mapping[str, Any]) -> View:
-    digest = fact.get("digest", "")
-    return replace(view, phase=fact["reason"], digest=digest, done=view.rounds, finished=True)
+@_next.register
+def _(fact: facts.Finished, view: View) -> View:
+    return replace(view, phase=fact.reason, digest=fact.digest, done=view.rounds, finished=True)
 
 
-def _broker_up(view: View, _fact: Mapping[str, Any]) -> View:
+@_next.register
+def _(_fact: facts.BrokerUp, view: View) -> View:
     return replace(view, broker="")
 
 
-def _broker_down(view: View, fact: Mapping[str, Any]) -> View:
-    return replace(view, broker=fact.get("text") or "no connection")
+@_next.register
+def _(fact: facts.BrokerDown, view: View) -> View:
+    return replace(view, broker=fact.text or "no connection")
 
 
-def _refused(view: View, fact: Mapping[str, Any]) -> View:
-    return replace(view, refused={**view.refused, fact["board"]: fact["count"]})
+@_next.register
+def _(fact: facts.Refused, view: View) -> View:
+    return replace(view, refused={**view.refused, fact.board: fact.count})
 
 
 def _with_board(view: View, name: str, board: BoardView) -> View:
     return replace(view, boards={**view.boards, name: board})
-
-
-_HANDLERS = {
-    "started": _started,
-    "presence": _presence,
-    "info": _info,
-    "round_opened": _round_opened,
-    "update": _update,
-    "tested": _tested,
-    "round_closed": _round_closed,
-    "evaluated": _evaluated,
-    "finished": _finished,
-    "described": _described,
-    "coordinator": _coordinator,
-    "broker_up": _broker_up,
-    "broker_down": _broker_down,
-    "refused": _refused,
-}

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from common.algorithms.base import Algorithm, Client, Trained, Update, update_of
-from common.arrays import Array, Arrays, digest
+from common.arrays import Arrays, digest
 from common.config import (
     AlgorithmSection,
     DataSection,
@@ -23,9 +23,9 @@ from common.config import (
     SelectionSection,
     TrainingSection,
 )
-from common.data.array_files import write_arrays
 from common.data.samples import Samples
-from common.data.shards import shard_key, shard_path
+from common.data.shard_file import Shard, write_shard
+from common.data.shards import ShardSet
 from common.experiment.resolve import first_model, server_of
 from common.learning.device import use_one_thread
 from common.learning.evaluation import count_correct
@@ -107,7 +107,7 @@ def diverging() -> Algorithm:
 
     def client_update(client: Client, _state: Arrays, download: Arrays) -> Trained:
         trained = update_of(client, client.train(download))
-        if client.number != 1:
+        if client.client_id != 1:
             return trained
         broken = {name: array * np.float32("nan") for name, array in trained.arrays.items()}
         return Trained({}, broken, trained.weights, trained.loss, 1, trained.personal)
@@ -122,7 +122,7 @@ def diverging() -> Algorithm:
 class Round:
     """Everything that a round was: what went down and came up, and what it left behind."""
 
-    number: int
+    round_number: int
     download: Arrays
     trained: Mapping[int, Trained]
     state: Arrays
@@ -175,7 +175,7 @@ class Federation:
             "r",
             self.experiment,
             shards=self.folder / "shards",
-            steps=self.folder / "steps",
+            snapshots=self.folder / "snapshots",
             clients=range(len(self.clients)),
         )
 
@@ -185,13 +185,13 @@ class Federation:
 
     def client(self, client: int, progress: Progress | None = None) -> TorchClient:
         """A client in the round that comes next."""
-        return self.bench._client(client, self.done + 1, progress or (lambda *_: None))
+        return self.bench.client(client, self.done + 1, progress or (lambda *_: None))
 
     def state_of(self, client: int) -> Arrays:
-        """What a client goes on from: the same choice as on a board."""
-        steps = {r.number for r in self.history if client in r.trained}
+        """What a client continues from: the same choice as on a board."""
+        rounds = {r.round_number for r in self.history if client in r.trained}
         base = base_snapshot(
-            frozenset(steps),
+            frozenset(rounds),
             self.done + 1,
             coupled=self.algorithm.coupled,
             accepted=self.accepted.get(client),
@@ -200,9 +200,9 @@ class Federation:
             return self.algorithm.client_init(self.client(client), self.download)
         return self.history[base - 1].kept(client)
 
-    def turn(self, client: int, progress: Progress | None = None) -> Trained:
+    def train(self, client: int, progress: Progress | None = None) -> Trained:
         """A client's part of the next round."""
-        server = server_of(self.experiment, number=self.done + 1, download=self.download)
+        server = server_of(self.experiment, round_number=self.done + 1, download=self.download)
         download = self.download
         if self.algorithm.private is not None:
             download = {**download, **self.algorithm.private(server, self.state, client)}
@@ -216,16 +216,16 @@ class Federation:
     ) -> Round:
         """One round with these clients, of whom only some are heard."""
         chosen = range(len(self.clients)) if selected is None else selected
-        download, number = self.download, self.done + 1
-        trained = {client: self.turn(client) for client in chosen}
+        download, round_number = self.download, self.done + 1
+        trained = {client: self.train(client) for client in chosen}
         heard = sorted(chosen if used is None else used)
         if heard:
-            server = server_of(self.experiment, number=number, download=download)
+            server = server_of(self.experiment, round_number=round_number, download=download)
             updates = [Update(c, trained[c].arrays, trained[c].weights) for c in heard]
             self.state = self.algorithm.server_update(server, self.state, updates)
         self.download = self.algorithm.broadcast(self.state)
-        self.accepted |= dict.fromkeys(heard, number)
-        self.history.append(Round(number, download, trained, self.state))
+        self.accepted |= dict.fromkeys(heard, round_number)
+        self.history.append(Round(round_number, download, trained, self.state))
         return self.history[-1]
 
     def run(self, rounds: int) -> Federation:
@@ -257,18 +257,11 @@ class Federation:
 
 def write_shards(folder: Path, experiment: Experiment, clients: Sequence[Samples]) -> None:
     """Put hand-made samples where a client looks for its own; all of them test, too."""
-    place = folder / "shards" / shard_key(experiment.data, experiment.experiment.seed)
+    shards = ShardSet(folder / "shards", experiment)
     sizes = np.array([len(own) for own in clients], np.int64)
     for client, own in enumerate(clients):
-        arrays: dict[str, Array] = {
-            "train.images": own.images,
-            "train.labels": own.labels,
-            "test.images": own.images,
-            "test.labels": own.labels,
-            "counts": np.bincount(own.labels, minlength=CLASSES).astype(np.int64),
-            "sizes": sizes,
-        }
-        write_arrays(shard_path(place, client), arrays)
+        counts = np.bincount(own.labels, minlength=CLASSES)
+        write_shard(shards.path(client), Shard(own, own, counts, sizes, None))
 
 
 def close(one: Arrays, other: Arrays, tolerance: float = 1e-6) -> bool:

@@ -49,10 +49,15 @@ def entropy(p: Values, x: Tensor, y: Tensor) -> Tensor:
 
 
 def batches(
-    purpose: str, number: int, client: int, count: int, settings: TrainingSection, epochs: int
+    purpose: str,
+    round_number: int,
+    client: int,
+    count: int,
+    settings: TrainingSection,
+    epochs: int,
 ) -> list[Tensor]:
     """The samples of every step: a new shuffle for every epoch."""
-    rng = generator(SEED, purpose, number, client)
+    rng = generator(SEED, purpose, round_number, client)
     found: list[Tensor] = []
     for _ in range(epochs):
         found += torch.from_numpy(rng.permutation(count)).split(settings.batch_size)
@@ -137,14 +142,15 @@ def federation(
     return Federation(folder, name, options, training=training)
 
 
-def shuffled(number: int, client: int, settings: TrainingSection) -> list[Tensor]:
-    return batches("shuffle", number, client, SIZES[client], settings, settings.epochs)
+def shuffled(round_number: int, client: int, settings: TrainingSection) -> list[Tensor]:
+    return batches("shuffle", round_number, client, SIZES[client], settings, settings.epochs)
 
 
-def trained_all(start: Values, number: int, settings: TrainingSection) -> list[Values]:
+def trained_all(start: Values, round_number: int, settings: TrainingSection) -> list[Values]:
     """Everybody's model after plain training from one start."""
     return [
-        sgd(start, own, shuffled(number, k, settings), settings) for k, own in enumerate(THREE)
+        sgd(start, own, shuffled(round_number, k, settings), settings)
+        for k, own in enumerate(THREE)
     ]
 
 
@@ -152,8 +158,8 @@ def pull(w: Values, strength: float, less: Values | None = None) -> Terms:
     """strength (p - w) - less, to be added to a gradient."""
 
     def terms(p: Values) -> Values:
-        rope = {name: strength * (p[name] - w[name]) for name in w}
-        return rope if less is None else {name: rope[name] - less[name] for name in w}
+        pull = {name: strength * (p[name] - w[name]) for name in w}
+        return pull if less is None else {name: pull[name] - less[name] for name in w}
 
     return terms
 

@@ -31,7 +31,7 @@ class Counter:
 
     def __init__(self, fed: Federation) -> None:
         self.calls = 0
-        base = fed.bench._network.get_submodule("base")
+        base = fed.bench.network.get_submodule("base")
         base.register_forward_hook(self._count)
 
     def _count(self, _module: nn.Module, _inputs: object, _outputs: object) -> None:
@@ -41,14 +41,14 @@ class Counter:
 def test_fedrep_computes_the_features_for_its_head_once(tmp_path: Path) -> None:
     fed = federation(tmp_path, "fedrep", {"head_epochs": EPOCHS})
     counter = Counter(fed)
-    fed.turn(0)
+    fed.train(0)
     assert counter.calls == 1 + STEPS
 
 
 def test_fedbabu_computes_the_features_for_its_fine_tuning_once(tmp_path: Path) -> None:
     fed = federation(tmp_path, "fedbabu", {"tune_epochs": EPOCHS, "tune_every": 1})
     counter = Counter(fed)
-    fed.turn(0)
+    fed.train(0)
     assert counter.calls == 1 + HEAVY.epochs * STEPS
     counter.calls = 0
     assert set(fed.count(0)) == {"G", "L1"}
@@ -78,5 +78,5 @@ def test_a_base_that_changes_in_training_is_computed_every_time(tmp_path: Path) 
     """Somebody's own model may do anything in its forward pass, so nothing is kept of it."""
     fed = Federation(tmp_path, "fedrep", {"head_epochs": EPOCHS}, training=HEAVY)
     counter = Counter(fed)
-    fed.turn(0)
+    fed.train(0)
     assert counter.calls == (EPOCHS + 1) * STEPS

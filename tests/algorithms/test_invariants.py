@@ -219,8 +219,8 @@ def central(first: Arrays, own: Samples, rounds: int) -> Arrays:
     model = {name: torch.tensor(array).requires_grad_() for name, array in first.items()}
     inputs = torch.tensor(own.images.reshape(-1, 4) / 127.5 - 1, dtype=torch.float32)
     labels = torch.tensor(own.labels)
-    for number in range(1, rounds + 1):
-        rng = generator(1, "shuffle", number, 0)
+    for round_number in range(1, rounds + 1):
+        rng = generator(1, "shuffle", round_number, 0)
         for _ in range(PLAIN.epochs):
             for batch in torch.tensor(rng.permutation(len(own))).split(PLAIN.batch_size):
                 features = inputs[batch] @ model["base.1.weight"].T + model["base.1.bias"]
@@ -317,7 +317,7 @@ def test_the_rebalanced_set_of_a_balanced_client_is_its_own(tmp_path: Path) -> N
     rebalanced = fed.client(0).rebalanced
     assert rebalanced.effective == len(own) == len(rebalanced.samples)
     assert rows(rebalanced.samples) == rows(own)
-    assert dict(fed.turn(0).weights) == {"base": 12.0, "head": 12.0}
+    assert dict(fed.train(0).weights) == {"base": 12.0, "head": 12.0}
 
 
 def rows(some: Samples) -> list[bytes]:

@@ -33,9 +33,9 @@ from tests.algorithms.reference import (
 def test_fedavg(tmp_path: Path, weighting: str, settings: TrainingSection) -> None:
     fed = federation(tmp_path, "fedavg", settings, weighting=weighting)
     w = values(fed.first)
-    for number in (1, 2):
+    for round_number in (1, 2):
         fed.round()
-        models = trained_all(w, number, settings)
+        models = trained_all(w, round_number, settings)
         for k, model in enumerate(models):
             agree(fed.history[-1].update(k), model)
         w = mean(models, SIZES if weighting == "samples" else [1, 1, 1])
@@ -69,13 +69,13 @@ def test_fedprox(tmp_path: Path) -> None:
     mu = 0.7
     fed = federation(tmp_path, "fedprox", mu=mu)
     w = values(fed.first)
-    for number in (1, 2):
+    for round_number in (1, 2):
         fed.round()
         models = [
             sgd(
                 w,
                 own,
-                shuffled(number, k, HEAVY),
+                shuffled(round_number, k, HEAVY),
                 HEAVY,
                 terms=pull(w, mu),
             )
@@ -92,13 +92,15 @@ def test_feddyn(tmp_path: Path) -> None:
     w = values(fed.first)
     h = {name: torch.zeros_like(value) for name, value in w.items()}
     g = [dict(h) for _ in THREE]
-    for number, (selected, used) in enumerate([((0, 1, 2), (0, 1, 2)), ((0, 1), (1,))] * 2, 1):
+    for round_number, (selected, used) in enumerate(
+        [((0, 1, 2), (0, 1, 2)), ((0, 1), (1,))] * 2, 1
+    ):
         fed.round(selected, used)
         models = {
             k: sgd(
                 w,
                 THREE[k],
-                shuffled(number, k, HEAVY),
+                shuffled(round_number, k, HEAVY),
                 HEAVY,
                 terms=pull(w, alpha, g[k]),
             )
@@ -112,7 +114,7 @@ def test_feddyn(tmp_path: Path) -> None:
         }
         average = mean(list(models.values()), [1] * len(used))
         w = {name: average[name] - h[name] / alpha for name in w}
-        agree(fed.global_model, w, 2e-6 if number > 2 else 1e-6)
+        agree(fed.global_model, w, 2e-6 if round_number > 2 else 1e-6)
         for k in range(clients):
             agree(fed.state_of(k), {name: -g[k][name] / alpha for name in w}, 2e-6)
 
@@ -123,11 +125,11 @@ def test_scaffold(tmp_path: Path) -> None:
     w = values(fed.first)
     c = {name: torch.zeros_like(value) for name, value in w.items()}
     own = [dict(c) for _ in THREE]
-    for number, used in enumerate([(0, 1, 2), (0, 2), (0, 1, 2)], 1):
+    for round_number, used in enumerate([(0, 1, 2), (0, 2), (0, 1, 2)], 1):
         fed.round(used)
         way, change = {}, {}
         for k in used:
-            steps = shuffled(number, k, HEAVY)
+            steps = shuffled(round_number, k, HEAVY)
             model = sgd(
                 w,
                 THREE[k],
@@ -159,9 +161,9 @@ def test_adaptive_servers(tmp_path: Path, name: str) -> None:
     w = values(fed.first)
     m = {key: torch.zeros_like(value) for key, value in w.items()}
     v = {key: torch.full_like(value, tau**2) for key, value in w.items()}
-    for number in (1, 2, 3):
+    for round_number in (1, 2, 3):
         fed.round()
-        average = mean(trained_all(w, number, HEAVY), SIZES)
+        average = mean(trained_all(w, round_number, HEAVY), SIZES)
         for key in w:
             d = average[key] - w[key]
             m[key] = beta_1 * m[key] + (1 - beta_1) * d
@@ -180,9 +182,9 @@ def test_fedavgm(tmp_path: Path, dampening: bool) -> None:
     fed = federation(tmp_path, "fedavgm", beta=0.6, server_rate=0.5, dampening=dampening)
     w = values(fed.first)
     m = {key: torch.zeros_like(value) for key, value in w.items()}
-    for number in (1, 2, 3):
+    for round_number in (1, 2, 3):
         fed.round()
-        average = mean(trained_all(w, number, HEAVY), SIZES)
+        average = mean(trained_all(w, round_number, HEAVY), SIZES)
         for key in w:
             g = w[key] - average[key]
             m[key] = 0.6 * m[key] + (0.4 if dampening else 1) * g

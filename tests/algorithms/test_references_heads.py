@@ -46,10 +46,15 @@ def test_fedper(tmp_path: Path) -> None:
     fed = federation(tmp_path, "fedper")
     w = values(fed.first)
     heads = [part(w, "head") for _ in THREE]
-    for number, selected in enumerate([(0, 1), (0, 2), (1, 2)], 1):
+    for round_number, selected in enumerate([(0, 1), (0, 2), (1, 2)], 1):
         fed.round(selected)
         models = [
-            sgd({**part(w, "base"), **heads[k]}, THREE[k], shuffled(number, k, HEAVY), HEAVY)
+            sgd(
+                {**part(w, "base"), **heads[k]},
+                THREE[k],
+                shuffled(round_number, k, HEAVY),
+                HEAVY,
+            )
             for k in selected
         ]
         for k, model in zip(selected, models, strict=True):
@@ -63,13 +68,13 @@ def test_fedrep(tmp_path: Path) -> None:
     fed = federation(tmp_path, "fedrep", head_epochs=3, base_epochs=2)
     w = values(fed.first)
     heads = [part(w, "head") for _ in THREE]
-    for number in (1, 2):
+    for round_number in (1, 2):
         fed.round()
         models = []
         for k, own in enumerate(THREE):
             start = {**part(w, "base"), **heads[k]}
-            first = batches("head", number, k, SIZES[k], HEAVY, 3)
-            second = batches("base", number, k, SIZES[k], HEAVY, 2)
+            first = batches("head", round_number, k, SIZES[k], HEAVY, 3)
+            second = batches("base", round_number, k, SIZES[k], HEAVY, 2)
             model = sgd(start, own, first, HEAVY, only=["head"])
             model = sgd(model, own, second, HEAVY, only=["base"])
             heads[k] = part(model, "head")
@@ -82,13 +87,13 @@ def test_fedrep(tmp_path: Path) -> None:
 def test_fedrep_by_steps(tmp_path: Path) -> None:
     fed = federation(tmp_path, "fedrep", PLAIN, variant="steps", steps=4, weighting="uniform")
     w = values(fed.first)
-    for number in (1, 2):
+    for round_number in (1, 2):
         fed.round()
         models = []
         for k, own in enumerate(THREE):
-            first = batches("head", number, k, SIZES[k], PLAIN, 3)[:3]
+            first = batches("head", round_number, k, SIZES[k], PLAIN, 3)[:3]
             model = sgd(w, own, first, PLAIN, only=["head"])
-            models.append(sgd(model, own, shuffled(number, k, PLAIN)[:1], PLAIN))
+            models.append(sgd(model, own, shuffled(round_number, k, PLAIN)[:1], PLAIN))
         w = mean(models, [1, 1, 1])
         agree(fed.global_model, w)
 
@@ -96,10 +101,10 @@ def test_fedrep_by_steps(tmp_path: Path) -> None:
 def test_fedbabu(tmp_path: Path) -> None:
     fed = federation(tmp_path, "fedbabu")
     w = values(fed.first)
-    for number in (1, 2):
+    for round_number in (1, 2):
         fed.round()
         models = [
-            sgd(w, own, shuffled(number, k, HEAVY), HEAVY, only=["base"])
+            sgd(w, own, shuffled(round_number, k, HEAVY), HEAVY, only=["base"])
             for k, own in enumerate(THREE)
         ]
         w = {**mean(models, SIZES), **part(w, "head")}
@@ -119,7 +124,7 @@ def test_fedrod(tmp_path: Path, first_head: str) -> None:
     w = values(fed.first)
     first_model = w
     own_heads: dict[int, Values] = {}
-    for number, selected in enumerate([(0, 1), (0, 2), (1, 2)], 1):
+    for round_number, selected in enumerate([(0, 1), (0, 2), (1, 2)], 1):
         fed.round(selected)
         models = []
         for k in selected:
@@ -131,7 +136,7 @@ def test_fedrod(tmp_path: Path, first_head: str) -> None:
             p = {**w, **own_heads[k]}
             speed: Values = {}
             x, y = inputs(own), torch.from_numpy(own.labels)
-            for batch in shuffled(number, k, HEAVY):
+            for batch in shuffled(round_number, k, HEAVY):
                 p = with_grad(p, p)
                 z = base(p, x[batch])
                 o = head(p, z)
@@ -168,7 +173,7 @@ def test_fedreg(tmp_path: Path, agg_weights: str, statistic: str, first_head: st
     w = values(fed.first)
     first_model = w
     own_heads: dict[int, Values] = {}
-    for number, selected in enumerate([(0, 1), (0, 2), (1, 2)], 1):
+    for round_number, selected in enumerate([(0, 1), (0, 2), (1, 2)], 1):
         sets = [fed.client(k).rebalanced.samples for k in range(3)]
         fed.round(selected)
         models, effective = [], []
@@ -188,14 +193,14 @@ def test_fedreg(tmp_path: Path, agg_weights: str, statistic: str, first_head: st
             first = sgd(
                 {**w, **own_heads[k]},
                 own,
-                shuffled(number, k, HEAVY),
+                shuffled(round_number, k, HEAVY),
                 HEAVY,
                 only=["base", "personal"],
                 loss=lambda p, x, y: functional.cross_entropy(
                     head(p, base(p, x)) + head(p, base(p, x), "personal"), y
                 ),
             )
-            order = batches("rebalanced", number, k, len(sets[k]), HEAVY, HEAVY.epochs)
+            order = batches("rebalanced", round_number, k, len(sets[k]), HEAVY, HEAVY.epochs)
             second = sgd(first, sets[k], order, HEAVY)
             own_heads[k] = part(second, "personal")
             agree(fed.state_of(k), own_heads[k])
@@ -216,7 +221,7 @@ def test_fedreg_with_interleaved_phases(tmp_path: Path) -> None:
     fed = federation(tmp_path, "fedreg", interleave=True)
     w = values(fed.first)
     own_heads = [named(w, "head", "personal") for _ in THREE]
-    for number in (1, 2):
+    for round_number in (1, 2):
         sets = [fed.client(k).rebalanced.samples for k in range(3)]
         fed.round()
         for k, own in enumerate(THREE):
@@ -226,7 +231,7 @@ def test_fedreg_with_interleaved_phases(tmp_path: Path) -> None:
                 p = sgd(
                     p,
                     own,
-                    batches(f"shuffle-{epoch}", number, k, SIZES[k], HEAVY, 1),
+                    batches(f"shuffle-{epoch}", round_number, k, SIZES[k], HEAVY, 1),
                     HEAVY,
                     only=["base", "personal"],
                     loss=lambda p, x, y: functional.cross_entropy(
@@ -234,7 +239,7 @@ def test_fedreg_with_interleaved_phases(tmp_path: Path) -> None:
                     ),
                     velocity=speeds[0],
                 )
-                order = batches(f"rebalanced-{epoch}", number, k, len(sets[k]), HEAVY, 1)
+                order = batches(f"rebalanced-{epoch}", round_number, k, len(sets[k]), HEAVY, 1)
                 p = sgd(p, sets[k], order, HEAVY, velocity=speeds[1])
             own_heads[k] = part(p, "personal")
             agree(fed.state_of(k), own_heads[k])
@@ -260,7 +265,7 @@ def test_gpfl(tmp_path: Path) -> None:
     fed = federation(tmp_path, "gpfl", settings, lam=lam, mu=mu)
     w = {n: v for n, v in values(fed.state).items() if not n.startswith("initial")}
     heads = [part(w, "head") for _ in THREE]
-    for number in (1, 2):
+    for round_number in (1, 2):
         fed.round()
         models = []
         for k, own in enumerate(THREE):
@@ -272,7 +277,7 @@ def test_gpfl(tmp_path: Path) -> None:
             names = [n for n in p if not n.startswith("condition")]
             speed: Values = {}
             x, y = inputs(own), torch.from_numpy(own.labels)
-            for batch in shuffled(number, k, settings):
+            for batch in shuffled(round_number, k, settings):
                 p = with_grad(p, names)
                 z = base(p, x[batch])
                 shared = valve(p, z, everybody)

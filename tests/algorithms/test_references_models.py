@@ -44,19 +44,19 @@ def test_ditto(tmp_path: Path) -> None:
     fed = federation(tmp_path, "ditto", lam=lam, personal_epochs=3)
     w = values(fed.first)
     own_models = [w for _ in THREE]
-    for number in (1, 2):
+    for round_number in (1, 2):
         fed.round()
         for k, own in enumerate(THREE):
             own_models[k] = sgd(
                 own_models[k],
                 own,
-                batches("personal", number, k, SIZES[k], HEAVY, 3),
+                batches("personal", round_number, k, SIZES[k], HEAVY, 3),
                 HEAVY,
                 momentum=0.0,
                 terms=pull(w, lam),
             )
             agree(fed.state_of(k), own_models[k])
-        w = mean(trained_all(w, number, HEAVY), SIZES)
+        w = mean(trained_all(w, round_number, HEAVY), SIZES)
         agree(fed.global_model, w)
 
 
@@ -66,13 +66,13 @@ def test_apfl_blended(tmp_path: Path) -> None:
     fed = federation(tmp_path, "apfl", PLAIN, alpha=0.4)
     shared = values(fed.first)
     own_models, alphas = [shared for _ in THREE], [0.4] * 3
-    for number in (1, 2):
+    for round_number in (1, 2):
         fed.round()
         models = []
         for k, own in enumerate(THREE):
             w, v, alpha = dict(shared), dict(own_models[k]), alphas[k]
             x, y = inputs(own), torch.from_numpy(own.labels)
-            for batch in shuffled(number, k, PLAIN):
+            for batch in shuffled(round_number, k, PLAIN):
                 w, v = with_grad(w, w), with_grad(v, v)
                 at_w = gradients(entropy(w, x[batch], y[batch]), w, list(w))
                 at_v = gradients(entropy(v, x[batch], y[batch]), v, list(v))
@@ -103,13 +103,13 @@ def test_apfl_through_the_mixture(tmp_path: Path) -> None:
     fed = federation(tmp_path, "apfl", PLAIN, alpha=0.4, variant="mixture")
     shared = values(fed.first)
     own_models, alphas = [shared for _ in THREE], [0.4] * 3
-    for number in (1, 2, 3):
+    for round_number in (1, 2, 3):
         fed.round()
         models = []
         for k, own in enumerate(THREE):
             w, v, alpha = dict(shared), dict(own_models[k]), alphas[k]
             x, y = inputs(own), torch.from_numpy(own.labels)
-            for at, batch in enumerate(shuffled(number, k, PLAIN)):
+            for at, batch in enumerate(shuffled(round_number, k, PLAIN)):
                 w = with_grad(w, w)
                 at_w = gradients(entropy(w, x[batch], y[batch]), w, list(w))
                 w = {name: value.detach() for name, value in w.items()}
@@ -135,11 +135,11 @@ def test_fliu(tmp_path: Path) -> None:
     fed = federation(tmp_path, "fliu", gamma=0.3)
     w = values(fed.first)
     own_models = [w for _ in THREE]
-    for number in (1, 2, 3):
+    for round_number in (1, 2, 3):
         fed.round()
         for k, own in enumerate(THREE):
             start = {n: 0.3 * own_models[k][n] + 0.7 * w[n] for n in w}
-            own_models[k] = sgd(start, own, shuffled(number, k, HEAVY), HEAVY)
+            own_models[k] = sgd(start, own, shuffled(round_number, k, HEAVY), HEAVY)
             agree(fed.state_of(k), own_models[k])
         w = mean(own_models, [1, 1, 1])
         agree(fed.global_model, w)
@@ -150,12 +150,12 @@ def test_per_fedavg(tmp_path: Path) -> None:
     twice = msgspec.structs.replace(PLAIN, batch_size=2 * PLAIN.batch_size)
     fed = federation(tmp_path, "perfedavg", PLAIN)
     w = values(fed.first)
-    for number in (1, 2):
+    for round_number in (1, 2):
         fed.round()
         models = []
         for k, own in enumerate(THREE):
             p, x, y = dict(w), inputs(own), torch.from_numpy(own.labels)
-            for batch in shuffled(number, k, twice):
+            for batch in shuffled(round_number, k, twice):
                 one, two = batch[: len(batch) // 2], batch[len(batch) // 2 :]
                 if not len(one):
                     continue
@@ -174,7 +174,7 @@ def test_fedfomo(tmp_path: Path) -> None:
     fed = federation(tmp_path, "fedfomo", models=3)
     fed.round()
     affinity = np.eye(3)
-    for number in (2, 3):
+    for round_number in (2, 3):
         before = [values(fed.state_of(k)) for k in range(3)]
         fed.round()
         for k, own in enumerate(THREE):
@@ -186,7 +186,7 @@ def test_fedfomo(tmp_path: Path) -> None:
             affinity[k] += q
             useful = [max(value, 0.0) for value in q]
             start = mean(before, useful) if sum(useful) else before[k]
-            order = batches("shuffle", number, k, len(learn), HEAVY, HEAVY.epochs)
+            order = batches("shuffle", round_number, k, len(learn), HEAVY, HEAVY.epochs)
             agree(fed.state_of(k), sgd(start, learn, order, HEAVY), 2e-6)
         assert np.abs(fed.state["affinity"] - affinity).max() < 1e-5
 

@@ -138,7 +138,7 @@ def test_it_does_not_matter_which_process_a_client_trains_in(tmp_path: Path, nam
         trained = {}
         for client in (2, 0, 1):
             apart.bench = apart.new_bench()
-            trained[client] = digest(apart.turn(client).arrays)
+            trained[client] = digest(apart.train(client).arrays)
         assert trained == {k: digest(together.history[-1].update(k)) for k in range(3)}
         apart.round()
     assert together.digest == apart.digest
@@ -159,8 +159,8 @@ def test_a_turn_that_was_broken_off_gives_the_same_bits_when_done_again(
 
     for _ in range(2):
         with pytest.raises(BrokenOffError):
-            fed.turn(1, stop)
-        assert digest(fed.turn(1).arrays) == digest(whole.turn(1).arrays)
+            fed.train(1, stop)
+        assert digest(fed.train(1).arrays) == digest(whole.train(1).arrays)
         fed.round()
         whole.round()
     assert fed.digest == whole.digest
@@ -173,7 +173,7 @@ def blobs(fed: Federation, run: str) -> dict[int, bytes]:
     """The updates of the next round, as they come over the wire."""
     found = {}
     for client in range(len(fed.clients)):
-        trained = fed.turn(client)
+        trained = fed.train(client)
         meta = UpdateMeta(
             run=run,
             round=fed.done + 1,
@@ -260,8 +260,8 @@ def test_what_diverges_never_enters_the_model_and_the_events_say_who_and_when(
         if event["event"] == "rejected"
     ]
     assert [event["client"] for event in rejected] == [1, 1]
-    for number, event in enumerate(rejected, 1):
-        assert f"client 1 in round {number}" in event["text"]
+    for round_number, event in enumerate(rejected, 1):
+        assert f"client 1 in round {round_number}" in event["text"]
         assert "not finite" in event["text"]
 
 

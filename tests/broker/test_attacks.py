@@ -17,9 +17,10 @@ from broker.cli import main
 from broker.config import BrokerConfig
 from broker.limits import allow_connections, memory_bytes, resident_bytes
 from broker.log_file import MOST_BYTES, LogFile
-from broker.process import Broker, free_port
+from broker.process import Broker
 from common.access.address import Address
 from common.access.credentials import Credentials, read_credentials
+from common.program.ports import free_port
 from common.wire.link import Arrived, Up
 from common.wire.topics import Packet
 from tests.broker.mqtt import login_answer

@@ -15,10 +15,11 @@ from click.testing import CliRunner
 
 from broker.accounts import accounts
 from broker.cli import main
-from broker.process import Broker, free_port
+from broker.process import Broker
 from common.access.address import Address, probe
 from common.access.credentials import Credentials, read_credentials
 from common.errors import BrokerError
+from common.program.ports import free_port
 from tests.broker.mqtt import connected, login_answer
 
 WAIT_SECONDS = 10.0

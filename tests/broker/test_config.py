@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.config import BrokerConfig, is_loopback, mosquitto_conf
-from broker.process import Broker, free_port
+from broker.process import Broker
 from common.errors import ConfigError
+from common.program.ports import free_port
 from tests.broker.mqtt import connected
 
 

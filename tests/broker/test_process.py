@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from broker.config import BrokerConfig
-from broker.process import Broker, free_port
+from broker.process import Broker
 from broker.program import find_mosquitto, mosquitto_version
 from common.errors import BrokerError, StoreError
+from common.program.ports import free_port
 from tests.broker.mqtt import connected, login_answer
 
 

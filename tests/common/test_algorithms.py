@@ -39,7 +39,7 @@ SERVER = Server(
 class Stepper:
     """A client whose training adds a fixed number to everything: no torch, no data."""
 
-    number = 0
+    client_id = 0
     round = 1
     rounds = 10
     training = TrainingSection()
@@ -87,11 +87,11 @@ def one_round(algorithm: Algorithm, clients: Sequence[Client], start: Arrays) ->
     state = algorithm.server_init(SERVER, start)
     download = algorithm.broadcast(state)
     updates = []
-    for number, client in enumerate(clients):
+    for client_id, client in enumerate(clients):
         trained = algorithm.client_update(
             client, algorithm.client_init(client, download), download
         )
-        updates.append(Update(number, trained.arrays, trained.weights))
+        updates.append(Update(client_id, trained.arrays, trained.weights))
     return algorithm.global_model(algorithm.server_update(SERVER, state, updates))
 
 
@@ -153,8 +153,8 @@ def test_the_average_of_the_same_updates_has_the_same_bits_whatever_order_they_c
 
 def test_updates_are_looked_at_one_at_a_time() -> None:
     def updates() -> Iterator[tuple[Arrays, dict[str, float]]]:
-        for number in (1.0, 3.0):
-            yield model(number, number), {"base": 1.0, "head": 1.0}
+        for value in (1.0, 3.0):
+            yield model(value, value), {"base": 1.0, "head": 1.0}
 
     assert values(weighted_mean(updates())) == (2.0, 2.0)
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from broker.cli import main as fl_broker
-from broker.process import free_port
+from common.program.ports import free_port
 from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
 from tests.e2e.rig import TINY

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from common.data.shards import ensure_shards
+from common.data.shards import ShardSet
 from common.experiment.file import load_experiment
 from fl_server.run.journal import read_records
 from tests.e2e.rig import Rig, eventually
@@ -80,8 +80,7 @@ class Control:
             shutil.copy(ROOT / name, self.source / name)
         self._experiment = folder / "tiny.toml"
         self._experiment.write_text(EXPERIMENT)
-        wanted = load_experiment(self._experiment)
-        ensure_shards(folder / "shards", wanted.data, wanted.experiment.seed, range(6))
+        ShardSet(folder / "shards", load_experiment(self._experiment)).ensure(range(6))
         (folder / "inventory.yml").write_text(
             INVENTORY.format(
                 user=USER,

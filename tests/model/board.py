@@ -159,9 +159,9 @@ class Board:
         now = self.world.now
         if isinstance(message, Part):
             done = self._download(message)
-            self.feed(a.GotPart(message.run, message.round_number, done, now))
+            self.feed(a.PartReceived(message.run, message.round_number, done, now))
         elif isinstance(message, TrainDetail | CurrentRound | Selected | TrainEnd):
-            self.feed(a.Heard(message, now))
+            self.feed(a.Received(message, now))
         self.process.handling = message if self.todo else None
 
     def _download(self, part: Part) -> bool:
@@ -192,10 +192,10 @@ class Board:
             case a.CloseRun():
                 self.jobs.clear()
                 self.run = self.preparing = ""
-            case a.Start(job):
+            case a.StartJob(job):
                 assert len(self.jobs) < self.policy.workers, "more jobs than workers"
                 self.jobs[job] = Running()
-            case a.Cancel(job):
+            case a.CancelJob(job):
                 if job in self.jobs and not self.jobs[job].written:
                     self._fail(job, "")
             case a.SendUpdate(client, round_number):

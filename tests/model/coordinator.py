@@ -182,7 +182,7 @@ class Coordinator:
                 self._close(action)
             case r.Finish():
                 self.disk.finished = True
-            case r.Note():
+            case r.Report():
                 pass
 
     def _publish(self, message: Said) -> None:

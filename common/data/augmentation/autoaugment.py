@@ -1,4 +1,4 @@
-"""AutoAugment's policy for CIFAR-10 (Cubuk et al., 2019), on many images at once.
+"""PURE: AutoAugment's policy for CIFAR-10 (Cubuk et al., 2019), on many images at once.
 
 Each image draws one of 25 pairs of operations; each operation happens with its probability, at
 its level of 0 to 9, and some of them to a random side.

@@ -1,6 +1,6 @@
-"""Augmented copies of images: the same number of other images that show the same.
+"""PURE: augmented copies of images, one for each, that show the same thing.
 
-Pure numpy and without torch, so that every machine makes the same bytes from the same draws.
+Only numpy, no torch: every machine makes the same bytes from the same draws.
 """
 
 from __future__ import annotations

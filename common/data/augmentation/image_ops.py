@@ -1,6 +1,6 @@
-"""What can be done to many images at once, each with its own parameter; bytes in, bytes out.
+"""PURE: operations on many images at once, each with its own parameter; bytes in, bytes out.
 
-Pure numpy. Whole numbers, or floats one operation at a time: no result depends on the machine.
+Only numpy. Whole numbers, or floats one operation at a time: no result depends on the machine.
 Images are [n, channels, height, width], parameters [n].
 """
 

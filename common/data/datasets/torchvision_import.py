@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 
 def import_datasets() -> ModuleType:
@@ -20,11 +22,13 @@ def import_datasets() -> ModuleType:
 
 @functools.cache  # once, and kept: the declarations end when the library object does
 def _declare_operators() -> torch.library.Library:
-    """PyPI's torchvision beside a CPU torch stops at import on two operators nobody declared.
+    """PyPI's torchvision beside a CPU torch fails at import: two operators are not declared.
 
     A signature for each is enough; datasets never call them. It is tried only after the plain
     import failed, because a torchvision that can load its operators declares them itself.
     """
+    import torch
+
     library = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")

@@ -6,6 +6,9 @@ accuracies, and who only watches the topics knows only some of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -45,6 +48,22 @@ class MetricsLine(TrainingLine, frozen=True):
     rho_l2: int | UnsetType | None = UNSET
     tested_clients: int | UnsetType = UNSET
     tested_samples: int | UnsetType = UNSET
+
+
+def with_tests(line: TrainingLine, accuracies: Mapping[str, float | None]) -> MetricsLine:
+    """The line of a round whose model has been tested."""
+    return msgspec.convert({**fields_of(line), **accuracies}, MetricsLine)
+
+
+def fields_of(line: TrainingLine) -> dict[str, Any]:
+    """The keys that a line has, and their values."""
+    found = msgspec.structs.asdict(line)
+    return {name: value for name, value in found.items() if value is not UNSET}
+
+
+def parse_lines(records: Sequence[Any]) -> tuple[MetricsLine, ...]:
+    """The objects of metrics.jsonl; msgspec.ValidationError if one is none of a round."""
+    return msgspec.convert(records, tuple[MetricsLine, ...])
 
 
 def number_in(line: TrainingLine, name: str) -> float | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
 import msgspec
 
 from common.ids import show_ids
+from fl_server.watch.board_view import BoardView
+from fl_server.watch.facts.lines import number_in
 from fl_server.watch.timeline import Span
-from fl_server.watch.view import BoardView, View
+from fl_server.watch.view import View
 
 LANE = 40  # spans of a board that the page shows
 CURVE = (
@@ -23,12 +25,13 @@ CURVE = (
     "energy_joules",
 )
 
-Sections = dict[str, bytes]  # name -> JSON
+Sections: TypeAlias = dict[str, bytes]  # name -> JSON
+Values: TypeAlias = dict[str, object]  # name -> what becomes JSON
 
 
-def model(view: View) -> dict[str, Any]:
-    """Everything that is shown, as plain values by section."""
-    found: dict[str, Any] = {
+def model(view: View) -> Values:
+    """Everything that is shown, as values by section."""
+    found: Values = {
         "run": {
             "title": view.title,
             "run": view.run,
@@ -41,7 +44,7 @@ def model(view: View) -> dict[str, Any]:
             "coordinator": view.coordinator,
             "broker": view.broker,
             "phase": view.phase,
-            "round": view.number,
+            "round": view.round_number,
             "done": view.done,
             "share": round(view.share_done, 4),
             "started": view.started,
@@ -64,8 +67,8 @@ def model(view: View) -> dict[str, Any]:
             "measured": len(mine & testers & view.measured),
         }
         found[f"lane:{name}"] = [_span(s) for s in view.timeline.lanes.get(name, ())[-LANE:]]
-    for number, line in _lines(view).items():
-        found[f"line:{number}"] = line
+    for round_number, line in _lines(view).items():
+        found[f"line:{round_number}"] = line
     for note in view.notes:
         found[f"note:{note.number}"] = {
             "time": note.time,
@@ -81,12 +84,12 @@ def sections(view: View) -> Sections:
 
 
 def whole(current: Sections, now: float) -> bytes:
-    """The first message to somebody who begins to look."""
+    """The first message to a new viewer."""
     return _message(current, (), now)
 
 
 def change(old: Sections, new: Sections, now: float) -> bytes | None:
-    """What somebody who knows the old sections has to hear; None if it is nothing."""
+    """The message to a viewer who knows the old sections; None if nothing has changed."""
     changed = {name: value for name, value in new.items() if old.get(name) != value}
     gone = [name for name in old if name not in new]
     return _message(changed, gone, now) if changed or gone else None
@@ -97,7 +100,7 @@ def _message(changed: Sections, gone: list[str] | tuple[()], now: float) -> byte
     return msgspec.json.encode({"now": round(now, 3), "set": values, "gone": gone})
 
 
-def _board(board: BoardView) -> dict[str, Any]:
+def _board(board: BoardView) -> Values:
     return {
         "here": board.here,
         "doing": board.doing,
@@ -109,7 +112,7 @@ def _board(board: BoardView) -> dict[str, Any]:
         "seen": round(board.seen, 1),
         "problem": board.problem,
         "host": board.host,
-        "telemetry": board.telemetry,
+        "telemetry": board.telemetry or {},
     }
 
 
@@ -117,9 +120,9 @@ def _span(span: Span) -> tuple[object, ...]:
     return span.client, span.round, span.kind, span.start, span.end, span.cut
 
 
-def _lines(view: View) -> dict[int, dict[str, Any]]:
-    merged: dict[int, dict[str, Any]] = {}
+def _lines(view: View) -> dict[int, Values]:
+    merged: dict[int, Values] = {}
     for line in (*view.closed, *view.lines):
-        known = {key: line[key] for key in CURVE if line.get(key) is not None}
-        merged[line["round"]] = {**merged.get(line["round"], {}), **known}
+        known = {key: value for key in CURVE if (value := number_in(line, key)) is not None}
+        merged[line.round] = {**merged.get(line.round, {}), **known}
     return dict(sorted(merged.items()))

@@ -27,12 +27,14 @@ from urllib.parse import parse_qs, urlsplit
 
 from common.access.address import Address
 from common.errors import BrokerError, UsageError
+from fl_server.watch import facts
+from fl_server.watch.facts.making import stamped
 from fl_server.watch.topic_reader import TopicReader
 from fl_server.watch.web.audience import Audience
 
 DEFAULT = "127.0.0.1:8765"
-LOOK_SECONDS = 0.25  # at most so often browsers hear something
-BEAT_SECONDS = 5.0  # so that a browser knows that a silent server is there
+LOOK_SECONDS = 0.25  # between two messages to a browser, at least
+BEAT_SECONDS = 5.0  # between two signs of life of the server, at most
 STUCK_SECONDS = 20.0  # a browser that takes nothing for so long is gone
 
 log = logging.getLogger(__name__)
@@ -40,14 +42,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PageAddress:
-    """Where the page is served; beyond this machine only to those who have the token."""
+    """Where the page is served; other machines than this one need the token."""
 
     host: str
     port: int
     token: str
 
     def url(self, port: int) -> str:
-        """What to type into a browser."""
+        """The URL for a browser."""
         host = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104
         host = f"[{host}]" if ":" in host else host
         return f"http://{host}:{port}/" + (f"?token={self.token}" if self.token else "")
@@ -71,23 +73,23 @@ def _is_loopback(host: str) -> bool:
 
 
 class Web:
-    """The page being served; listens to the broker and to browsers until it is closed."""
+    """The page being served: reads the topics and answers browsers until it is closed."""
 
     def __init__(self, at: PageAddress, address: Address, federation: str) -> None:
-        self.hub = Audience()
+        self.audience = Audience()
         self._closed = threading.Event()
         try:
-            self._server = _Server(at, self.hub)
+            self._server = _Server(at, self.audience)
         except OSError as error:
             raise UsageError(
                 f"cannot serve the page at {at.host}:{at.port}: {error.strerror}; "
                 "choose another place with --web HOST:PORT"
             ) from error
         self.url = at.url(self._server.server_address[1])
-        self._viewer = TopicReader(address, federation, self.hub.observe)
+        self._reader = TopicReader(address, federation, self.audience.observe)
         self._threads = [
             threading.Thread(target=self._server.serve_forever, name="web", daemon=True),
-            threading.Thread(target=self._listen, name="web-viewer", daemon=True),
+            threading.Thread(target=self._listen, name="web-reader", daemon=True),
         ]
         for thread in self._threads:
             thread.start()
@@ -96,24 +98,24 @@ class Web:
         while not self._closed.is_set():
             begun = time.monotonic()
             try:
-                self._viewer.look(LOOK_SECONDS)
+                self._reader.look(LOOK_SECONDS)
             except BrokerError as error:
-                self.hub.observe({"event": "problem", "text": str(error), "time": time.time()})
-                self.hub.spread(time.time())
+                self.audience.observe(stamped(facts.Problem(str(error)), time.time()))
+                self.audience.send_changes(time.time())
                 log.warning("the web page sees nothing any more: %s", error)
                 return
-            self.hub.spread(time.time())
+            self.audience.send_changes(time.time())
             self._closed.wait(LOOK_SECONDS - (time.monotonic() - begun))
 
     def close(self) -> None:
-        """Send everybody away."""
+        """Stop, and end every browser's stream."""
         self._closed.set()
-        self.hub.close()
+        self.audience.close()
         self._server.shutdown()
         self._server.server_close()
         for thread in self._threads:
             thread.join(5.0)
-        self._viewer.close()
+        self._reader.close()
 
 
 @contextmanager
@@ -130,10 +132,10 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, at: PageAddress, hub: Audience) -> None:
+    def __init__(self, at: PageAddress, audience: Audience) -> None:
         self.address_family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
         self.at = at
-        self.hub = hub
+        self.audience = audience
         self.page, self.policy = assemble_page()
         super().__init__((at.host, at.port), _Handler)
 
@@ -176,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path.path == "/":
             self._answer(200, "text/html; charset=utf-8", self.server.page)
         elif path.path == "/snapshot":
-            self._answer(200, "application/json", self.server.hub.snapshot(time.time()))
+            self._answer(200, "application/json", self.server.audience.snapshot(time.time()))
         elif path.path == "/events":
             with contextlib.suppress(OSError):  # the browser has gone
                 self._stream()
@@ -209,8 +211,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _stream(self) -> None:
-        seat = self.server.hub.enter(time.time())
-        if seat is None:
+        viewer = self.server.audience.enter(time.time())
+        if viewer is None:
             self._answer(503, "text/plain", b"too many viewers\n")
             return
         try:
@@ -220,15 +222,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"retry: 1000\n\n")
             while True:
                 try:
-                    event, data = seat.next(BEAT_SECONDS)
+                    event, data = viewer.next(BEAT_SECONDS)
                 except queue.Empty:
                     event, data = "beat", b"%.3f" % time.time()
-                if seat.closed.is_set():
+                if viewer.closed.is_set():
                     return
                 self.wfile.write(b"event: %s\ndata: %s\n\n" % (event.encode(), data))
         finally:
-            self.server.hub.leave(seat)
+            self.server.audience.leave(viewer)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as inherited
-        """Every request is no news."""
+        """Requests are logged only for debugging."""
         log.debug(format, *args)

@@ -11,31 +11,44 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from common.config import DataSection
+from common.config import DataSection, EvaluationSection, Experiment, ExperimentSection
 from common.data.datasets import load_dataset
 from common.data.rebalance import Rebalance
-from common.data.shards import (
-    ensure_shards,
-    ensure_shared,
-    has_shards,
-    load_rebalanced,
-    load_shard,
-    load_shared,
-    shard_key,
-)
+from common.data.shard_file import read_shard
+from common.data.shards import ShardSet
 from common.errors import ConfigError, DataError
 
 DATA = DataSection(clients=40)
 
 
+def shards_of(
+    root: Path,
+    data: DataSection = DATA,
+    seed: int = 1,
+    *,
+    union: int = 0,
+    rebalance: Rebalance | None = None,
+) -> ShardSet:
+    experiment = Experiment(
+        experiment=ExperimentSection(seed=seed),
+        data=data,
+        evaluation=EvaluationSection(union_samples=union),
+    )
+    return ShardSet(root, experiment, rebalance)
+
+
+def key_of(data: DataSection = DATA, seed: int = 1, *, union: int = 0) -> str:
+    return shards_of(Path(), data, seed, union=union).key
+
+
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return ensure_shards(tmp_path_factory.mktemp("shards"), DATA, 1, range(40))
+def made(tmp_path_factory: pytest.TempPathFactory) -> ShardSet:
+    return shards_of(tmp_path_factory.mktemp("shards")).ensure(range(40))
 
 
-def test_the_shards_together_are_the_whole_dataset(made: Path) -> None:
+def test_the_shards_together_are_the_whole_dataset(made: ShardSet) -> None:
     dataset = load_dataset("fmnist-mini")
-    shards = [load_shard(made, client) for client in range(40)]
+    shards = [made.load(client) for client in range(40)]
     parts = [part for shard in shards for part in (shard.train, shard.test)]
     images = np.concatenate([part.images for part in parts])
     labels = np.concatenate([part.labels for part in parts])
@@ -46,8 +59,8 @@ def test_the_shards_together_are_the_whole_dataset(made: Path) -> None:
     assert np.array_equal(images[ours].sum((1, 2, 3)), dataset.images[theirs].sum((1, 2, 3)))
 
 
-def test_a_shard_counts_the_classes_of_its_training_samples(made: Path) -> None:
-    shard = load_shard(made, 7)
+def test_a_shard_counts_the_classes_of_its_training_samples(made: ShardSet) -> None:
+    shard = made.load(7)
     assert shard.counts.tolist() == np.bincount(shard.train.labels, minlength=10).tolist()
     assert shard.counts.sum() == len(shard.train)
     assert len(shard.train) == round(0.75 * (len(shard.train) + len(shard.test)))
@@ -55,18 +68,18 @@ def test_a_shard_counts_the_classes_of_its_training_samples(made: Path) -> None:
     assert shard.train.images.shape[1:] == (1, 28, 28)
 
 
-def test_a_shard_is_the_same_whoever_makes_it(made: Path, tmp_path: Path) -> None:
-    alone = ensure_shards(tmp_path, DATA, 1, [7])
-    assert alone.name == made.name
+def test_a_shard_is_the_same_whoever_makes_it(made: ShardSet, tmp_path: Path) -> None:
+    alone = shards_of(tmp_path).ensure([7]).folder
+    assert alone.name == made.key
     assert [path.name for path in alone.iterdir()] == ["client-7.safetensors"]
     name = "client-7.safetensors"
-    assert (alone / name).read_bytes() == (made / name).read_bytes()
+    assert (alone / name).read_bytes() == (made.folder / name).read_bytes()
 
 
 def test_shards_that_are_there_are_not_made_again(tmp_path: Path) -> None:
-    folder = ensure_shards(tmp_path, DATA, 1, [0, 1])
+    folder = shards_of(tmp_path).ensure([0, 1]).folder
     before = {path.name: path.stat().st_ino for path in folder.iterdir()}
-    ensure_shards(tmp_path, DATA, 1, [1, 0, 2])
+    shards_of(tmp_path).ensure([1, 0, 2])
     after = {path.name: path.stat().st_ino for path in folder.iterdir()}
     assert after == {**before, "client-2.safetensors": after["client-2.safetensors"]}
 
@@ -105,15 +118,15 @@ def test_the_key_names_all_that_the_content_depends_on() -> None:
         {"partition": "iid", "max_samples": 100},
     ]
     base: dict[str, object] = {"clients": 40}
-    keys = [shard_key(DataSection(**{**base, **change}), 1) for change in changes]  # type: ignore[arg-type]
-    others = [shard_key(DATA, 2), shard_key(DATA, 1, union=10), shard_key(DATA, 1, union=11)]
+    keys = [key_of(DataSection(**{**base, **change})) for change in changes]  # type: ignore[arg-type]
+    others = [key_of(seed=2), key_of(union=10), key_of(union=11)]
     assert len({*keys, *others}) == len(changes) + len(others)
-    assert shard_key(DATA, 1) == shard_key(DataSection(clients=40), 1) == keys[0]
+    assert key_of() == key_of(DataSection(clients=40)) == keys[0]
 
 
 def test_the_keys_of_settings_there_always_were_stay_the_same() -> None:
-    assert shard_key(DataSection(clients=20, partition="iid"), 1) == "8656b339c45b8996"
-    assert shard_key(DataSection(clients=20), 1) == "b281ca9b84069bde"
+    assert key_of(DataSection(clients=20, partition="iid")) == "8656b339c45b8996"
+    assert key_of(DataSection(clients=20)) == "b281ca9b84069bde"
 
 
 @pytest.mark.parametrize(
@@ -132,16 +145,16 @@ def test_the_keys_of_settings_there_always_were_stay_the_same() -> None:
 def test_the_key_does_not_depend_on_settings_that_change_nothing(
     one: DataSection, two: DataSection
 ) -> None:
-    assert shard_key(one, 1) == shard_key(two, 1)
+    assert key_of(one) == key_of(two)
 
 
 def test_a_stratified_shard_has_the_same_samples_and_every_class_in_both_parts(
-    made: Path, tmp_path: Path
+    made: ShardSet, tmp_path: Path
 ) -> None:
     data = DataSection(clients=40, stratify=True)
     stratified, plain = (
-        load_shard(ensure_shards(tmp_path, data, 1, [7]), 7),
-        load_shard(made, 7),
+        shards_of(tmp_path, data).ensure([7]).load(7),
+        made.load(7),
     )
     counts = np.bincount(stratified.test.labels, minlength=10)
     both = plain.counts + np.bincount(plain.test.labels, minlength=10)
@@ -153,19 +166,19 @@ def test_a_stratified_shard_has_the_same_samples_and_every_class_in_both_parts(
 @pytest.mark.parametrize("client", [-1, 40, 1000])
 def test_a_client_outside_of_the_partition_is_named(tmp_path: Path, client: int) -> None:
     with pytest.raises(DataError, match=rf"client id {client} has no data; expected 0 to 39"):
-        ensure_shards(tmp_path, DATA, 1, [0, client])
+        shards_of(tmp_path).ensure([0, client])
     assert not list(tmp_path.iterdir())
 
 
 def test_too_many_clients_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.clients is 2000"):
-        ensure_shards(tmp_path, DataSection(clients=2000), 1, [0])
+        shards_of(tmp_path, DataSection(clients=2000)).ensure([0])
     assert not list(tmp_path.iterdir())
 
 
-def test_a_missing_shard_is_named(made: Path) -> None:
+def test_a_missing_shard_is_named(made: ShardSet) -> None:
     with pytest.raises(DataError, match=r"client-40\.safetensors"):
-        load_shard(made, 40)
+        made.load(40)
 
 
 @settings(
@@ -174,40 +187,40 @@ def test_a_missing_shard_is_named(made: Path) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_any_changed_byte_is_noticed(made: Path, tmp_path: Path, data: st.DataObject) -> None:
-    content = bytearray((made / "client-3.safetensors").read_bytes())
+def test_any_changed_byte_is_noticed(
+    made: ShardSet, tmp_path: Path, data: st.DataObject
+) -> None:
+    content = bytearray((made.folder / "client-3.safetensors").read_bytes())
     header = 8 + int.from_bytes(content[:8], "little")
     place = data.draw(st.integers(0, header) | st.integers(0, len(content) - 1))
     content[place] ^= data.draw(st.integers(1, 255))
     (tmp_path / "client-3.safetensors").write_bytes(content)
     with pytest.raises(DataError, match=r"client-3\.safetensors"):
-        load_shard(tmp_path, 3)
+        read_shard(tmp_path / "client-3.safetensors")
 
 
 @pytest.mark.parametrize("kept", [0, 4, 8, 100, 5000, -1])
-def test_a_torn_shard_is_made_again(made: Path, tmp_path: Path, kept: int) -> None:
-    path = tmp_path / made.name / "client-3.safetensors"
+def test_a_torn_shard_is_made_again(made: ShardSet, tmp_path: Path, kept: int) -> None:
+    path = tmp_path / made.key / "client-3.safetensors"
     path.parent.mkdir()
-    whole = (made / path.name).read_bytes()
+    whole = (made.folder / path.name).read_bytes()
     path.write_bytes(whole[:kept])
     with pytest.raises(DataError, match=r"client-3\.safetensors"):
-        load_shard(path.parent, 3)
-    ensure_shards(tmp_path, DATA, 1, [3])
+        read_shard(path)
+    shards_of(tmp_path).ensure([3])
     assert path.read_bytes() == whole
 
 
-def test_a_shard_in_the_place_of_another_is_noticed(made: Path, tmp_path: Path) -> None:
-    folder = tmp_path / made.name
+def test_a_shard_in_the_place_of_another_is_noticed(made: ShardSet, tmp_path: Path) -> None:
+    folder = tmp_path / made.key
     folder.mkdir()
-    shutil.copy(made / "client-3.safetensors", folder / "client-4.safetensors")
-    with pytest.raises(
-        DataError, match=rf"wrong place: it was written as {made.name}/client-3"
-    ):
-        load_shard(folder, 4)
+    shutil.copy(made.folder / "client-3.safetensors", folder / "client-4.safetensors")
+    with pytest.raises(DataError, match=rf"wrong place: it was written as {made.key}/client-3"):
+        read_shard(folder / "client-4.safetensors")
 
 
-def test_every_shard_knows_the_training_sizes_of_all_clients(made: Path) -> None:
-    shards = [load_shard(made, client) for client in range(40)]
+def test_every_shard_knows_the_training_sizes_of_all_clients(made: ShardSet) -> None:
+    shards = [made.load(client) for client in range(40)]
     sizes = [len(shard.train) for shard in shards]
     assert all(shard.sizes.tolist() == sizes for shard in shards)
     assert shards[0].sizes.dtype == np.int64
@@ -215,20 +228,20 @@ def test_every_shard_knows_the_training_sizes_of_all_clients(made: Path) -> None
 
 
 def test_the_union_is_the_same_for_all_and_drawn_from_their_test_sets(
-    made: Path, tmp_path: Path
+    made: ShardSet, tmp_path: Path
 ) -> None:
-    folder = ensure_shards(tmp_path, DATA, 1, [3, 4], union=200)
-    unions = [load_shard(folder, client).union for client in (3, 4)]
+    ours = shards_of(tmp_path, union=200).ensure([3, 4])
+    unions = [ours.load(client).union for client in (3, 4)]
     assert unions[0] is not None
     assert unions[1] is not None
     assert np.array_equal(unions[0].images, unions[1].images)
     assert len(unions[0]) == len(unions[0].images) == 200
     assert np.bincount(unions[0].labels).min() > 10
-    tests = [load_shard(made, client).test.images for client in range(40)]
+    tests = [made.load(client).test.images for client in range(40)]
     theirs = {image.tobytes() for image in np.concatenate(tests)}
     assert {image.tobytes() for image in unions[0].images} <= theirs
-    plain = load_shard(made, 3)  # but for the union, it is the same shard
-    assert np.array_equal(load_shard(folder, 3).train.images, plain.train.images)
+    plain = made.load(3)  # but for the union, it is the same shard
+    assert np.array_equal(ours.load(3).train.images, plain.train.images)
 
 
 def test_with_the_official_test_set_all_samples_to_train_are_of_the_official_part(
@@ -236,8 +249,8 @@ def test_with_the_official_test_set_all_samples_to_train_are_of_the_official_par
 ) -> None:
     dataset = load_dataset("fmnist-mini")
     data = DataSection(clients=5, test="official")
-    folder = ensure_shards(tmp_path, data, 1, range(5))
-    shards = [load_shard(folder, client) for client in range(5)]
+    made = shards_of(tmp_path, data).ensure(range(5))
+    shards = [made.load(client) for client in range(5)]
     for parts, expected in (
         ([shard.train for shard in shards], dataset.images[: dataset.official]),
         ([shard.test for shard in shards], dataset.images[dataset.official :]),
@@ -247,16 +260,16 @@ def test_with_the_official_test_set_all_samples_to_train_are_of_the_official_par
 
 
 def test_shared_samples_are_in_the_shards_their_counts_and_sizes(
-    made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    made: ShardSet, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = DataSection(clients=40, share=0.1)
-    folder = ensure_shards(tmp_path, data, 1, [3])
+    ours = shards_of(tmp_path, data).ensure([3])
     assert "750 samples leave their owners" in caplog.text
-    assert not (folder / "shared.safetensors").exists()
-    assert ensure_shared(tmp_path, data, 1) == folder
-    shared = load_shared(folder)
+    assert not (ours.folder / "shared.safetensors").exists()
+    shared = ours.ensure_shared()
+    assert (ours.folder / "shared.safetensors").exists()
     assert np.bincount(shared.labels).tolist() == [75] * 10
-    shard, before = load_shard(folder, 3), load_shard(made, 3)
+    shard, before = ours.load(3), made.load(3)
     assert len(shard.train) == len(before.train) + 375 == shard.counts.sum() == shard.sizes[3]
     assert (shard.sizes - before.sizes).tolist() == [375] * 40
     given = {image.tobytes() for image in shard.train.images[-375:]}
@@ -264,28 +277,27 @@ def test_shared_samples_are_in_the_shards_their_counts_and_sizes(
 
 
 def test_shared_samples_that_are_damaged_are_made_again(tmp_path: Path) -> None:
-    data = DataSection(clients=40, share=0.1)
-    path = ensure_shared(tmp_path, data, 1) / "shared.safetensors"
+    ours = shards_of(tmp_path, DataSection(clients=40, share=0.1))
+    samples, path = ours.ensure_shared(), ours.folder / "shared.safetensors"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    with pytest.raises(DataError, match=r"shared\.safetensors"):
-        load_shared(path.parent)
-    ensure_shared(tmp_path, data, 1)
+    assert np.array_equal(ours.ensure_shared().images, samples.images)
     assert path.read_bytes() == whole
 
 
 def test_a_rebalanced_set_stands_beside_its_shard_and_is_made_from_that_alone(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: ShardSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / made.name
+    folder = tmp_path / made.key
     folder.mkdir()
-    shutil.copy(made / "client-3.safetensors", folder)
+    shutil.copy(made.folder / "client-3.safetensors", folder)
     monkeypatch.setattr("common.data.shards.load_dataset", no_dataset)
+    ours = shards_of(tmp_path, rebalance=Rebalance())
     for _ in range(2):
-        assert ensure_shards(tmp_path, DATA, 1, [3], rebalance=Rebalance()) == folder
+        ours.ensure([3])
     path = folder / "client-3.rebalanced-client-mean-five_step.safetensors"
     assert sorted(folder.iterdir()) == [path, folder / "client-3.safetensors"]
-    shard, rebalanced = load_shard(folder, 3), load_rebalanced(folder, 3, Rebalance())
+    shard, rebalanced = ours.load(3), ours.load_rebalanced(3)
     held = shard.counts[shard.counts > 0]
     target = int(held.mean() + 0.5)
     assert np.bincount(rebalanced.samples.labels, minlength=10).tolist() == [
@@ -295,29 +307,30 @@ def test_a_rebalanced_set_stands_beside_its_shard_and_is_made_from_that_alone(
     assert len(rebalanced.samples.images) == target * len(held)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    ensure_shards(tmp_path, DATA, 1, [3], rebalance=Rebalance())
+    ours.ensure([3])
     assert path.read_bytes() == whole
 
 
 def test_a_rebalanced_set_that_is_many_times_larger_is_warned_of(
-    made: Path, caplog: pytest.LogCaptureFixture
+    made: ShardSet, caplog: pytest.LogCaptureFixture
 ) -> None:
     rule = Rebalance(statistic="number", number=3000, augmentation="duplicate")
-    ensure_shards(made.parent, DATA, 1, [3], rebalance=rule)
+    ours = shards_of(made.root, rebalance=rule).ensure([3])
     assert "client 3: its rebalanced set has" in caplog.text
-    assert load_rebalanced(made, 3, rule).effective == len(load_shard(made, 3).train)
+    assert ours.load_rebalanced(3).effective == len(made.load(3).train)
 
 
 def test_loading_a_shard_reads_no_other_file(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: ShardSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / made.name
+    folder = tmp_path / made.key
     folder.mkdir()
-    shutil.copy(made / "client-3.safetensors", folder)
+    shutil.copy(made.folder / "client-3.safetensors", folder)
     monkeypatch.setattr("common.data.shards.load_dataset", no_dataset)
-    assert len(load_shard(ensure_shards(tmp_path, DATA, 1, [3]), 3).train) > 0
-    assert has_shards(tmp_path, DATA, 1, [3])
-    assert not has_shards(tmp_path, DATA, 1, [3, 4])
+    ours = shards_of(tmp_path)
+    assert len(ours.ensure([3]).load(3).train) > 0
+    assert ours.has([3])
+    assert not ours.has([3, 4])
 
 
 def no_dataset(_name: str) -> NoReturn:
@@ -327,10 +340,9 @@ def no_dataset(_name: str) -> NoReturn:
 def test_shards_are_made_and_loaded_without_torch(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from common.config import DataSection; from common.data.shards import *\n"
+        "from common.config import Experiment; from common.data.shards import *\n"
         f"folder = Path({str(tmp_path)!r})\n"
-        "rule = Rebalance()\n"
-        "load_shard(ensure_shards(folder, DataSection(), 1, [0], rebalance=rule), 0)\n"
+        "ShardSet(folder, Experiment(), Rebalance()).ensure([0]).load(0)\n"
         "assert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

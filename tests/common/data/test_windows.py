@@ -12,7 +12,7 @@ from common.data.assignment import Assignment
 from common.data.datasets import Dataset, Windows, load_dataset
 from common.data.datasets.registry import ENTRIES
 from common.data.datasets.shakespeare import ALPHABET, windows_of
-from common.data.shards import allotment_of
+from common.data.shards import assignment_of
 from common.data.windows import Spans, can_be_split, sides, split_apart
 from common.errors import ConfigError, DataError
 from common.rng import generator
@@ -81,7 +81,7 @@ def test_no_test_answer_stands_in_anybodys_training_windows(
 ) -> None:
     dataset = made_up()
     data = data_of(kind, max_samples=max_samples, share=0.1)
-    allotment = allotment_of(data, dataset, 1)
+    allotment = assignment_of(data, dataset, 1)
     assert leaked(dataset, allotment) == 0
     assert remembered(dataset, allotment) < 0.02
 
@@ -92,7 +92,7 @@ def test_no_answer_of_a_real_text_leaks(name: str, kind: str) -> None:
     need(name)
     dataset = load_dataset(name)
     data = data_of(kind, dataset=name, clients=20, min_size=2000, max_samples=2000)
-    allotment = allotment_of(data, dataset, 1)
+    allotment = assignment_of(data, dataset, 1)
     assert leaked(dataset, allotment) == 0
     assert remembered(dataset, allotment) < 0.05
 
@@ -140,7 +140,7 @@ def test_roles_without_windows_are_on_neither_side() -> None:
 def test_a_client_with_a_limit_keeps_neighbouring_windows() -> None:
     dataset = made_up()
     assert dataset.natural is not None
-    allotment = allotment_of(data_of("natural", max_samples=450), dataset, 1)
+    allotment = assignment_of(data_of("natural", max_samples=450), dataset, 1)
     begins = []
     for train, test in zip(allotment.train, allotment.test, strict=True):
         assert train.tolist() == [*range(train[0], train[0] + 360)]
@@ -154,14 +154,14 @@ def test_a_client_with_a_limit_keeps_neighbouring_windows() -> None:
 def test_roles_too_short_for_both_parts_are_not_drawn() -> None:
     message = r"expected at most 0, .* and windows to test .* \(data\.max_samples = 390\)"
     with pytest.raises(ConfigError, match=message):
-        allotment_of(data_of("natural", max_samples=390), made_up(), 1)
+        assignment_of(data_of("natural", max_samples=390), made_up(), 1)
 
 
 def test_a_client_without_windows_to_test_is_named() -> None:
     with pytest.raises(DataError, match=r"client \d+ has \d+ windows to train and 0 to test"):
-        allotment_of(data_of("iid", clients=900, max_samples=2), made_up(), 1)
+        assignment_of(data_of("iid", clients=900, max_samples=2), made_up(), 1)
 
 
 def test_windows_cannot_be_split_by_class() -> None:
     with pytest.raises(ConfigError, match=r"data\.stratify is true, but .* windows of a text"):
-        allotment_of(data_of("iid", stratify=True), made_up(), 1)
+        assignment_of(data_of("iid", stratify=True), made_up(), 1)

@@ -1,4 +1,4 @@
-"""The table of `common.presence`, line by line, and that any quarrel ends with one survivor."""
+"""The table of `common.wire.claims`, line by line; any conflict ends with one survivor."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from common.wire.claims import (
     PATIENCE_SECONDS,
     REPEAT_SECONDS,
-    Beaten,
     ClaimState,
     Outcome,
-    Say,
+    PublishClaim,
+    Refused,
     Settled,
     clash,
     cleared,
     connect,
     explain,
-    hear,
+    received,
     tick,
 )
 from common.wire.messages import COORDINATOR, PROTOCOL, Connected
@@ -57,15 +57,15 @@ RIVAL = claim("other", since=20.0)
 
 
 def test_a_new_connection_is_announced_under_its_number() -> None:
-    state, said = connect(ClaimState(MINE), 7)
+    state, outcomes = connect(ClaimState(MINE), 7)
     assert state.claim.session == (1, 7)
-    assert said == (Say(state.claim),)
+    assert outcomes == (PublishClaim(state.claim),)
 
 
 def test_a_claim_that_comes_back_and_meets_no_rival_is_settled() -> None:
-    state, said = hear(ClaimState(MINE), MINE, stored=False, now=0.0)
+    state, outcomes = received(ClaimState(MINE), MINE, stored=False, now=0.0)
     assert state.claim == SETTLED
-    assert said == (Say(SETTLED), Settled())
+    assert outcomes == (PublishClaim(SETTLED), Settled())
 
 
 def test_nothing_is_settled_before_the_claim_came_back() -> None:
@@ -74,77 +74,79 @@ def test_nothing_is_settled_before_the_claim_came_back() -> None:
 
 def test_a_settled_claim_does_not_settle_again() -> None:
     state = ClaimState(SETTLED, echoed=True)
-    assert hear(state, SETTLED, stored=False, now=0.0) == (state, ())
+    assert received(state, SETTLED, stored=False, now=0.0) == (state, ())
     assert tick(state, REPEAT_SECONDS - 1) == (state, ())
 
 
 def test_a_settled_claim_is_repeated_now_and_then_because_brokers_forget() -> None:
-    state, said = tick(ClaimState(SETTLED, echoed=True), REPEAT_SECONDS)
-    assert said == (Say(SETTLED),)
+    state, outcomes = tick(ClaimState(SETTLED, echoed=True), REPEAT_SECONDS)
+    assert outcomes == (PublishClaim(SETTLED),)
     assert tick(state, REPEAT_SECONDS + 1)[1] == ()
 
 
-def test_a_stored_rival_is_waited_for_and_overcome_when_it_never_speaks() -> None:
-    state, said = hear(ClaimState(MINE), RIVAL, stored=True, now=100.0)
-    assert said == ()
-    state, said = hear(state, MINE, stored=False, now=100.1)
-    assert said == ()
-    state, said = tick(state, 100.0 + PATIENCE_SECONDS - 0.01)
-    assert (state.claim.settled, said) == (False, ())
-    state, said = tick(state, 100.0 + PATIENCE_SECONDS)
-    assert said == (Say(SETTLED), Settled())
+def test_a_stored_rival_is_waited_for_and_overcome_when_it_never_answers() -> None:
+    state, outcomes = received(ClaimState(MINE), RIVAL, stored=True, now=100.0)
+    assert outcomes == ()
+    state, outcomes = received(state, MINE, stored=False, now=100.1)
+    assert outcomes == ()
+    state, outcomes = tick(state, 100.0 + PATIENCE_SECONDS - 0.01)
+    assert (state.claim.settled, outcomes) == (False, ())
+    state, outcomes = tick(state, 100.0 + PATIENCE_SECONDS)
+    assert outcomes == (PublishClaim(SETTLED), Settled())
 
 
-def test_a_live_word_of_an_older_rival_refuses_us() -> None:
+def test_a_live_claim_of_an_older_rival_refuses_us() -> None:
     older = claim("other", since=9.0)
-    _, said = hear(ClaimState(MINE), older, stored=False, now=0.0)
-    assert said == (Beaten(explain(MINE, older), clear=False),)
+    _, outcomes = received(ClaimState(MINE), older, stored=False, now=0.0)
+    assert outcomes == (Refused(explain(MINE, older), clear=False),)
 
 
-def test_a_live_word_of_a_settled_rival_refuses_us_though_it_is_younger() -> None:
+def test_a_live_claim_of_a_settled_rival_refuses_us_though_it_is_younger() -> None:
     settled = claim("other", since=20.0, settled=True, board="cellar", clients=(1, 2))
-    _, said = hear(ClaimState(MINE), settled, stored=False, now=0.0)
-    assert said == (Beaten(explain(MINE, settled), clear=True),)
+    _, outcomes = received(ClaimState(MINE), settled, stored=False, now=0.0)
+    assert outcomes == (Refused(explain(MINE, settled), clear=True),)
 
 
 @pytest.mark.parametrize("mine", [MINE, SETTLED])
-def test_a_live_word_of_a_weaker_rival_makes_us_say_the_claim_again(mine: Connected) -> None:
+def test_a_live_claim_of_a_weaker_rival_makes_us_publish_the_claim_again(
+    mine: Connected,
+) -> None:
     state = ClaimState(mine)
-    assert hear(state, RIVAL, stored=False, now=0.0) == (state, (Say(mine),))
+    assert received(state, RIVAL, stored=False, now=0.0) == (state, (PublishClaim(mine),))
 
 
 def test_of_two_settled_claims_the_older_one_wins() -> None:
     older = claim("other", since=9.0, settled=True)
-    _, said = hear(ClaimState(SETTLED), older, stored=False, now=0.0)
-    assert isinstance(said[0], Beaten)
+    _, outcomes = received(ClaimState(SETTLED), older, stored=False, now=0.0)
+    assert isinstance(outcomes[0], Refused)
 
 
 def test_a_settled_claim_answers_a_stored_rival() -> None:
     state = ClaimState(SETTLED, echoed=True)
-    assert hear(state, RIVAL, stored=True, now=0.0) == (state, (Say(SETTLED),))
+    assert received(state, RIVAL, stored=True, now=0.0) == (state, (PublishClaim(SETTLED),))
 
 
-def test_our_own_will_makes_us_say_the_claim_again() -> None:
+def test_our_own_will_makes_us_publish_the_claim_again() -> None:
     state = ClaimState(msgspec.structs.replace(SETTLED, session=(1, 5)))
     gone = claim("me", connected=False, session=(1, 5))
-    assert hear(state, gone, stored=False, now=0.0) == (state, (Say(state.claim),))
+    assert received(state, gone, stored=False, now=0.0) == (state, (PublishClaim(state.claim),))
 
 
 def test_the_will_of_an_earlier_connection_of_ours_changes_nothing() -> None:
     state = ClaimState(msgspec.structs.replace(SETTLED, session=(1, 5)))
     old = claim("me", connected=False, session=(1, 4))
-    assert hear(state, old, stored=False, now=0.0) == (state, ())
+    assert received(state, old, stored=False, now=0.0) == (state, ())
 
 
-def test_the_farewell_of_another_on_our_place_makes_us_say_the_claim_again() -> None:
+def test_the_farewell_of_another_on_our_place_makes_us_publish_the_claim_again() -> None:
     state = ClaimState(SETTLED)
     gone = msgspec.structs.replace(RIVAL, connected=False)
-    assert hear(state, gone, stored=False, now=0.0) == (state, (Say(SETTLED),))
+    assert received(state, gone, stored=False, now=0.0) == (state, (PublishClaim(SETTLED),))
 
 
-def test_a_removed_announcement_of_ours_makes_us_say_the_claim_again() -> None:
+def test_a_removed_announcement_of_ours_makes_us_publish_the_claim_again() -> None:
     state = ClaimState(SETTLED)
-    assert cleared(state, "attic") == (state, (Say(SETTLED),))
+    assert cleared(state, "attic") == (state, (PublishClaim(SETTLED),))
     assert cleared(state, "cellar") == (state, ())
 
 
@@ -156,7 +158,7 @@ def test_whoever_claims_other_things_does_not_matter() -> None:
         claim("other", board=COORDINATOR, clients=(), since=0.0),
     ):
         for stored in (True, False):
-            assert hear(state, other, stored=stored, now=0.0) == (state, ())
+            assert received(state, other, stored=stored, now=0.0) == (state, ())
 
 
 def test_the_refusal_names_both_sides() -> None:
@@ -197,7 +199,7 @@ class Post:
 
 @dataclass
 class Quarrel:
-    """Claimants on one broker; `draw` decides whose word arrives when, and how often."""
+    """Claimants on one broker; `draw` decides whose message arrives when, and how often."""
 
     draw: st.DataObject
     post: Post = field(default_factory=Post)
@@ -210,11 +212,11 @@ class Quarrel:
         self.states[name], outcomes = outcome
         for item in outcomes:
             match item:
-                case Say(said):
-                    self.post.publish(said)
+                case PublishClaim(published):
+                    self.post.publish(published)
                 case Settled():
                     self.settled.add(name)
-                case Beaten(clear=clear):
+                case Refused(clear=clear):
                     self.beaten.add(name)
                     del self.post.boxes[name]
                     if clear:
@@ -226,7 +228,7 @@ class Quarrel:
         self.perform(mine.instance, connect(ClaimState(mine), 1))
 
     def deliver_one(self) -> bool:
-        """One word to somebody: what was stored comes first, the rest in any order."""
+        """One message to one party: what was stored comes first, the rest in any order."""
         waiting = sorted(name for name, box in self.post.boxes.items() if box)
         if not waiting:
             return False
@@ -245,7 +247,7 @@ class Quarrel:
     ) -> tuple[ClaimState, tuple[Outcome, ...]]:
         if isinstance(message, str):
             return cleared(state, message)
-        return hear(state, message, stored=stored, now=self.now)
+        return received(state, message, stored=stored, now=self.now)
 
     def calm_down(self) -> None:
         for _ in range(2000):

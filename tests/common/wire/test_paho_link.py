@@ -15,10 +15,11 @@ from typing import TypeVar
 import pytest
 
 from broker.authority import ca_text, ensure_certificate
-from broker.process import Broker, free_port
+from broker.process import Broker
 from common.access.address import Address, probe, session_name
 from common.access.credentials import reach
 from common.errors import BrokerError
+from common.program.ports import free_port
 from common.wire.link import Arrived, Down, Happening, Posted, Refused, Session, Streamed, Up
 from common.wire.paho_link import MAX_PAYLOAD, WAITING_BYTES, PahoLink, connect
 from common.wire.streams import WINDOW

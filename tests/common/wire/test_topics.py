@@ -132,12 +132,12 @@ def test_a_topic_that_names_another_client_than_the_payload_is_refused(
 
 
 def test_a_board_cannot_speak_for_another() -> None:
-    with pytest.raises(ProtocolError, match="the payload speaks of 'attic'"):
+    with pytest.raises(ProtocolError, match="the payload is about 'attic'"):
         unpack("fl", "fl/client/connected/cellar", encode(HERE))
 
 
 def test_a_part_on_the_place_of_another_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="the payload speaks of '1'"):
+    with pytest.raises(ProtocolError, match="the payload is about '1'"):
         unpack("fl", "fl/server/send_weights/0", encode_chunk(chunk(None, 1)))
 
 

@@ -17,21 +17,25 @@ from common.worker.snapshot_store import SnapshotStore
 
 
 def trained(
-    folder: Path, experiment: Experiment, number: int, base: int | None = None
+    folder: Path, experiment: Experiment, round_number: int, base: int | None = None
 ) -> Arrays:
     """The update of client 0 in this round, from the first model."""
     folder.mkdir(exist_ok=True)
     download = folder / "model.safetensors"
-    meta = ModelMeta(run="run-1", round=number)
+    meta = ModelMeta(run="run-1", round=round_number)
     download.write_bytes(encode_tensors(first_model(experiment), meta))
     bench = Workbench(
-        "run-1", experiment, shards=folder / "shards", steps=folder / "steps", clients=(0,)
+        "run-1",
+        experiment,
+        shards=folder / "shards",
+        snapshots=folder / "snapshots",
+        clients=(0,),
     )
-    turn = JobOrder(
-        job=1, kind="train", client=0, round=number, base=base, download=str(download)
+    order = JobOrder(
+        job=1, kind="train", client=0, round=round_number, base=base, download=str(download)
     )
-    bench.train(turn, lambda *_: None)
-    update = SnapshotStore(folder / "steps", "run-1").update(0, number)
+    bench.train(order, lambda *_: None)
+    update = SnapshotStore(folder / "snapshots", "run-1").update(0, round_number)
     return decode_tensors(update, UpdateMeta)[0]
 
 
@@ -43,14 +47,14 @@ def test_the_learning_rate_decays_with_the_rounds(tmp_path: Path) -> None:
     )
     before = first_model(experiment)["head.1.0.bias"]
     moves = [
-        np.abs(trained(tmp_path, experiment, number)["head.1.0.bias"] - before).max()
-        for number in (1, 3)
+        np.abs(trained(tmp_path, experiment, round_number)["head.1.0.bias"] - before).max()
+        for round_number in (1, 3)
     ]
     assert 20 < moves[0] / moves[1] < 500  # about 100: the batches of the rounds differ
 
 
 @pytest.mark.parametrize("name", ["s2cnn", "tests.common.learning.test_user_models:noisy"])
-def test_a_turn_with_dropout_gives_the_same_bytes_again(tmp_path: Path, name: str) -> None:
+def test_a_job_with_dropout_gives_the_same_bytes_again(tmp_path: Path, name: str) -> None:
     experiment = Experiment(
         model=ModelSection(name=name),
         data=DataSection(clients=200),
@@ -88,5 +92,5 @@ def test_momentum_that_is_kept_makes_two_rounds_of_one_step_like_one_of_two(
     if optimizer == "sgd":  # the same gradient twice: g + 0.9 g instead of g
         far, near = moves["keep"]["head.1.0.bias"], moves["reset"]["head.1.0.bias"]
         assert far == pytest.approx(1.9 * near, rel=1e-3, abs=1e-7)
-    state = SnapshotStore(tmp_path / "keep" / "steps", "run-1").state(0, 2)
+    state = SnapshotStore(tmp_path / "keep" / "snapshots", "run-1").state(0, 2)
     assert any(name.startswith("optimizer.shuffle.") for name in state)

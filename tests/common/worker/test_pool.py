@@ -30,7 +30,7 @@ from common.worker.orders import (
     Prepared,
     Report,
 )
-from common.worker.pool import Pool
+from common.worker.pool import ProcessPool
 from common.worker.snapshot_store import SnapshotStore
 
 PATIENCE = 60.0
@@ -58,7 +58,7 @@ class Office:
     reports: queue.SimpleQueue[Report] = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
-        self.pool = Pool(self.size, self.reports.put)
+        self.pool = ProcessPool(self.size, self.reports.put)
 
     def next(self) -> Report:
         return self.reports.get(timeout=PATIENCE)
@@ -74,7 +74,7 @@ class Office:
                 run="run-1",
                 experiment=experiment,
                 shards=str(self.folder / "shards"),
-                steps=str(self.folder / "steps"),
+                snapshots=str(self.folder / "snapshots"),
                 clients=clients,
             )
         )
@@ -99,7 +99,7 @@ class Office:
         return found
 
     def update(self, client: int) -> bytes:
-        return SnapshotStore(self.folder / "steps", "run-1").update(client, 1)
+        return SnapshotStore(self.folder / "snapshots", "run-1").update(client, 1)
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_a_client_is_trained_epoch_by_epoch_and_then_tested(shared: Office) -> N
 
 
 @pytest.mark.slow
-def test_a_turn_that_cannot_be_done_is_reported_and_the_next_one_works(shared: Office) -> None:
+def test_a_job_that_cannot_be_done_is_reported_and_the_next_one_works(shared: Office) -> None:
     shared.start(1, 77, base=None)
     (failed,) = shared.until_done(1)
     assert isinstance(failed, JobError)
@@ -162,7 +162,7 @@ def test_a_turn_that_cannot_be_done_is_reported_and_the_next_one_works(shared: O
     shared.start(2, 1, base=9)
     (failed,) = shared.until_done(2)
     assert isinstance(failed, JobError)
-    assert "step-000009" in failed.problem
+    assert "round-000009" in failed.problem
     shared.start(3, 1)
     assert isinstance(shared.until_done(3)[-1], JobDone)
 
@@ -240,17 +240,18 @@ def test_a_killed_process_is_reported_with_its_job_and_the_next_job_works(
 EMPLOYER = """
 import sys
 from common.worker.orders import Prepare
-from common.worker.pool import Pool
-pool = Pool(1, print)
+from common.worker.pool import ProcessPool
+pool = ProcessPool(1, print)
 from common.config import Experiment
-pool.prepare(Prepare(run="r", experiment=Experiment(), shards="x", steps="x", clients=(99,)))
+order = Prepare(run="r", experiment=Experiment(), shards="x", snapshots="x", clients=(99,))
+pool.prepare(order)
 print(pool.pids()[0], flush=True)
 sys.stdin.read()
 """
 
 
 @pytest.mark.slow
-def test_a_training_process_ends_when_its_employer_dies(tmp_path: Path) -> None:
+def test_a_training_process_ends_when_its_owner_dies(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", EMPLOYER],
         stdin=subprocess.PIPE,
@@ -265,7 +266,7 @@ def test_a_training_process_ends_when_its_employer_dies(tmp_path: Path) -> None:
 
 
 def test_a_pool_that_hired_nobody_can_be_released() -> None:
-    pool = Pool(2, print)
+    pool = ProcessPool(2, print)
     pool.abandon(1)
     pool.release()
     assert pool.pids() == ()

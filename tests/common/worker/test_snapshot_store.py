@@ -18,20 +18,22 @@ from common.worker.snapshot_store import SnapshotStore
 COUNT = Count(correct=3, total=4)
 
 
-def state(number: int) -> dict[str, Array]:
-    return {"base.w": np.full((3, 2), number, np.float32)}
+def state(round_number: int) -> dict[str, Array]:
+    return {"base.w": np.full((3, 2), round_number, np.float32)}
 
 
 def filled(folder: Path) -> SnapshotStore:
     store = SnapshotStore(folder, "run-1")
     for client in (0, 7):
-        for number in (1, 2):
-            update = b"update %d" % number
-            store.write(client, number, state=state(number), update=update, counts=COUNT)
+        for round_number in (1, 2):
+            update = b"update %d" % round_number
+            store.write(
+                client, round_number, state=state(round_number), update=update, counts=COUNT
+            )
     return store
 
 
-def test_a_step_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_snapshot_is_read_as_it_was_written(tmp_path: Path) -> None:
     store = filled(tmp_path)
     assert store.update(7, 2) == b"update 2"
     assert digest(store.state(7, 2)) == digest(state(2))
@@ -40,14 +42,14 @@ def test_a_step_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert store.rounds(3) == frozenset()
 
 
-def test_a_step_without_state_and_counts_is_kept_too(tmp_path: Path) -> None:
+def test_a_snapshot_without_state_and_counts_is_kept_too(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path, "run-1")
     store.write(0, 1, state={}, update=b"", counts=None)
     assert store.scan() == {0: frozenset({1})}
     assert (store.state(0, 1), store.update(0, 1), store.record(0, 1).counts) == ({}, b"", None)
 
 
-def test_writing_a_step_again_changes_nothing(tmp_path: Path) -> None:
+def test_writing_a_snapshot_again_changes_nothing(tmp_path: Path) -> None:
     store = filled(tmp_path)
     store.write(7, 2, state=state(9), update=b"other", counts=None)
     assert store.update(7, 2) == b"update 2"
@@ -55,11 +57,11 @@ def test_writing_a_step_again_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["torn", "empty", "changed", "longer line", "folder"])
-def test_a_damaged_step_is_discarded_and_said_and_the_others_stay(
+def test_a_damaged_snapshot_is_discarded_and_logged_and_the_others_stay(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = filled(tmp_path)
-    path = tmp_path / "client-000007" / "step-000002"
+    path = tmp_path / "client-000007" / "round-000002"
     data = path.read_bytes()
     match damage:
         case "torn":
@@ -78,7 +80,7 @@ def test_a_damaged_step_is_discarded_and_said_and_the_others_stay(
     with caplog.at_level(logging.WARNING):
         assert store.scan() == {0: frozenset({1, 2}), 7: frozenset({1})}
     assert [record.getMessage()[:9] for record in caplog.records] == ["discarded"]
-    assert "client-000007/step-000002" in caplog.text
+    assert "client-000007/round-000002" in caplog.text
     assert store.rounds(7) == frozenset({1})
     store.write(7, 2, state=state(2), update=b"again", counts=None)
     assert store.update(7, 2) == b"again"
@@ -86,7 +88,7 @@ def test_a_damaged_step_is_discarded_and_said_and_the_others_stay(
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_any_changed_byte_of_a_step_is_noticed_or_harmless(
+def test_any_changed_byte_of_a_snapshot_is_noticed_or_harmless(
     tmp_path: Path, data: st.DataObject
 ) -> None:
     store = SnapshotStore(tmp_path, "run-1")
@@ -103,18 +105,20 @@ def test_any_changed_byte_of_a_step_is_noticed_or_harmless(
     store.prune(0, frozenset())
 
 
-def test_a_step_of_another_run_client_or_round_is_not_taken_for_ours(tmp_path: Path) -> None:
+def test_a_snapshot_of_another_run_client_or_round_is_not_taken_for_ours(
+    tmp_path: Path,
+) -> None:
     filled(tmp_path)
-    with pytest.raises(StoreError, match="belongs to another step"):
+    with pytest.raises(StoreError, match="belongs to another snapshot"):
         SnapshotStore(tmp_path, "run-2").update(7, 2)
     home = tmp_path / "client-000007"
-    (home / "step-000002").rename(home / "step-000003")
+    (home / "round-000002").rename(home / "round-000003")
     assert SnapshotStore(tmp_path, "run-1").scan()[7] == frozenset({1})
 
 
 def test_what_interrupted_writes_left_is_removed(tmp_path: Path) -> None:
     store = filled(tmp_path)
-    half = tmp_path / "client-000007" / "step-000003.tmp4711"
+    half = tmp_path / "client-000007" / "round-000003.tmp4711"
     half.write_bytes(b"half")
     assert store.scan()[7] == frozenset({1, 2})
     assert not half.exists()
@@ -123,12 +127,12 @@ def test_what_interrupted_writes_left_is_removed(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_clients_is_left_alone(tmp_path: Path) -> None:
     store = filled(tmp_path)
     (tmp_path / "client-notes").mkdir()
-    (tmp_path / "client-000007" / "step-old").mkdir()
+    (tmp_path / "client-000007" / "round-old").mkdir()
     assert store.scan() == {0: frozenset({1, 2}), 7: frozenset({1, 2})}
     assert (tmp_path / "client-notes").is_dir()
 
 
-def test_pruning_keeps_what_it_is_told_to(tmp_path: Path) -> None:
+def test_pruning_keeps_what_it_is_asked_to(tmp_path: Path) -> None:
     store = filled(tmp_path)
     store.prune(7, frozenset({2, 5}))
     assert store.scan() == {0: frozenset({1, 2}), 7: frozenset({2})}
@@ -137,9 +141,9 @@ def test_pruning_keeps_what_it_is_told_to(tmp_path: Path) -> None:
     assert store.scan() == {0: frozenset({1, 2}), 7: frozenset()}
 
 
-def test_the_record_of_a_step_is_readable_by_people(tmp_path: Path) -> None:
+def test_the_record_of_a_snapshot_is_readable_by_people(tmp_path: Path) -> None:
     filled(tmp_path)
-    text = (tmp_path / "client-000007" / "step-000001").read_bytes()
+    text = (tmp_path / "client-000007" / "round-000001").read_bytes()
     found = msgspec.json.decode(text.splitlines()[0], type=dict[str, object])
     assert (found["run"], found["client"], found["round"]) == ("run-1", 7, 1)
 
@@ -148,7 +152,7 @@ THERE = frozenset({1, 3, 5})
 
 
 @pytest.mark.parametrize(
-    ("number", "coupled", "accepted", "base"),
+    ("round_number", "coupled", "accepted", "base"),
     [
         (6, False, None, 5),
         (5, False, 1, 3),
@@ -158,23 +162,25 @@ THERE = frozenset({1, 3, 5})
         (6, True, None, None),
     ],
 )
-def test_a_client_goes_on_from_its_newest_step_or_the_one_the_server_used(
-    number: int, coupled: bool, accepted: int | None, base: int | None
+def test_a_client_continues_from_its_newest_snapshot_or_the_one_the_server_used(
+    round_number: int, coupled: bool, accepted: int | None, base: int | None
 ) -> None:
-    assert base_snapshot(THERE, number, coupled=coupled, accepted=accepted) == base
+    assert base_snapshot(THERE, round_number, coupled=coupled, accepted=accepted) == base
 
 
 @given(st.frozensets(st.integers(1, 9)), st.integers(1, 9), st.none() | st.integers(1, 9))
 def test_what_a_client_may_go_on_from_is_never_pruned(
-    there: frozenset[int], number: int, accepted: int | None
+    there: frozenset[int], round_number: int, accepted: int | None
 ) -> None:
-    kept = snapshots_to_keep(there, number, accepted)
-    assert kept <= there | {number}
-    assert number in kept
+    kept = snapshots_to_keep(there, round_number, accepted)
+    assert kept <= there | {round_number}
+    assert round_number in kept
     for coupled in (True, False):
-        needed = base_snapshot(there | {number}, number, coupled=coupled, accepted=accepted)
+        needed = base_snapshot(
+            there | {round_number}, round_number, coupled=coupled, accepted=accepted
+        )
         assert needed is None or needed in kept
         following = base_snapshot(
-            there | {number}, number + 1, coupled=coupled, accepted=accepted
+            there | {round_number}, round_number + 1, coupled=coupled, accepted=accepted
         )
         assert following is None or following in kept

@@ -21,15 +21,15 @@ from fl_client.agent import machine as agent
 from fl_client.agent.state import (
     Action,
     Event,
-    GotPart,
-    Heard,
     Job,
     JobFailed,
     Kind,
     Opened,
+    PartReceived,
     Policy,
     Publish,
-    Start,
+    Received,
+    StartJob,
     State,
     Tick,
     Trained,
@@ -38,7 +38,7 @@ from fl_client.agent.state import (
 from fl_client.agent.state import Tested as HasTested  # pytest would collect a `Test...`
 
 Some = TypeVar("Some", bound=Action)
-Word = TrainDetail | CurrentRound | Selected | TrainEnd
+FromCoordinator = TrainDetail | CurrentRound | Selected | TrainEnd
 
 
 class Machine:
@@ -57,8 +57,8 @@ class Machine:
             self.actions += actions
         return self.actions
 
-    def hear(self, *messages: Word) -> tuple[Action, ...]:
-        return self.take(*(Heard(message, self.now) for message in messages))
+    def receive(self, *messages: FromCoordinator) -> tuple[Action, ...]:
+        return self.take(*(Received(message, self.now) for message in messages))
 
     def wait(self, seconds: float) -> tuple[Action, ...]:
         self.now += seconds
@@ -67,18 +67,18 @@ class Machine:
     def open(
         self,
         run: str = "run",
-        steps: Mapping[int, Iterable[int]] | None = None,
+        snapshots: Mapping[int, Iterable[int]] | None = None,
         *,
         coupled: bool = False,
         private: bool = False,
     ) -> tuple[Action, ...]:
-        there = {client: frozenset(numbers) for client, numbers in (steps or {}).items()}
+        there = {client: frozenset(rounds) for client, rounds in (snapshots or {}).items()}
         return self.take(Opened(run, there, coupled, self.now, private=private))
 
     def download(
-        self, number: int = 1, run: str = "run", client: int | None = None
+        self, round_number: int = 1, run: str = "run", client: int | None = None
     ) -> tuple[Action, ...]:
-        return self.take(GotPart(run, number, True, self.now, client))
+        return self.take(PartReceived(run, round_number, True, self.now, client))
 
     def train(self, job: Job) -> tuple[Action, ...]:
         return self.take(Trained(job, trained(job), self.now))
@@ -94,7 +94,7 @@ class Machine:
 
     @property
     def started(self) -> list[tuple[Kind, int, int | None]]:
-        return [(s.job.kind, s.job.client, s.job.base) for s in self.of(Start)]
+        return [(s.job.kind, s.job.client, s.job.base) for s in self.of(StartJob)]
 
     @property
     def work(self) -> Work:
@@ -112,26 +112,26 @@ def detail(run: str = "run") -> TrainDetail:
     return TrainDetail(protocol=PROTOCOL, version="1", run=run, experiment=msgspec.Raw(b"{}"))
 
 
-def current(number: int = 1, run: str = "run", **changes: object) -> CurrentRound:
+def current(round_number: int = 1, run: str = "run", **changes: object) -> CurrentRound:
     message = CurrentRound(
-        run=run, round=number, incarnation=1, safe=(), measured=(), accepted={}
+        run=run, round=round_number, incarnation=1, safe=(), measured=(), accepted={}
     )
     return msgspec.structs.replace(message, **changes)
 
 
 def selected(
-    number: int = 1,
+    round_number: int = 1,
     run: str = "run",
     clients: tuple[int, ...] = (0, 1),
     testers: tuple[int, ...] = (),
 ) -> Selected:
-    return Selected(run=run, round=number, clients=clients, testers=testers)
+    return Selected(run=run, round=round_number, clients=clients, testers=testers)
 
 
-def metrics(client: int, number: int = 1) -> ClientMetrics:
+def metrics(client: int, round_number: int = 1) -> ClientMetrics:
     counts = {"G": Count(correct=1, total=2)}
     return msgspec.convert(
-        {"run": "run", "round": number, "client": client, "counts": counts}, ClientMetrics
+        {"run": "run", "round": round_number, "client": client, "counts": counts}, ClientMetrics
     )
 
 
@@ -139,24 +139,24 @@ def trained(job: Job) -> Info:
     return Info(run="run", round=job.round, client=job.client, board="b", state="trained")
 
 
-def train(client: int, number: int = 1, base: int | None = None) -> Job:
-    return Job("train", client, number, base)
+def train(client: int, round_number: int = 1, base: int | None = None) -> Job:
+    return Job("train", client, round_number, base)
 
 
-def check(client: int, number: int = 1, base: int | None = None) -> Job:
-    return Job("test", client, number, base)
+def check(client: int, round_number: int = 1, base: int | None = None) -> Job:
+    return Job("test", client, round_number, base)
 
 
 def working(
     clients: tuple[int, ...] = (0, 1),
     testers: tuple[int, ...] = (),
     workers: int = 1,
-    steps: Mapping[int, Iterable[int]] | None = None,
+    snapshots: Mapping[int, Iterable[int]] | None = None,
 ) -> Machine:
     """A board with clients 0 and 1 in round 1."""
     machine = Machine(workers=workers)
-    machine.hear(detail())
-    machine.open(steps=steps)
-    machine.hear(current(), selected(clients=clients, testers=testers))
+    machine.receive(detail())
+    machine.open(snapshots=snapshots)
+    machine.receive(current(), selected(clients=clients, testers=testers))
     machine.download()
     return machine

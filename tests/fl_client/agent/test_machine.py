@@ -11,8 +11,8 @@ from common.wire.messages import (
     Info,
 )
 from fl_client.agent.state import (
-    Advanced,
-    Cancel,
+    CancelJob,
+    EpochFinished,
     JobFailed,
     Prune,
     Publish,
@@ -37,16 +37,16 @@ from tests.fl_client.agent.agent_machine import (
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_a_board_acts_on_agreement_whatever_the_order(order: tuple[int, ...]) -> None:
     machine = Machine()
-    words = (
-        lambda: (machine.hear(detail()), machine.open()),
-        lambda: machine.hear(current()),
-        lambda: machine.hear(selected()),
+    messages = (
+        lambda: (machine.receive(detail()), machine.open()),
+        lambda: machine.receive(current()),
+        lambda: machine.receive(selected()),
         machine.download,
     )
     for index in order[:-1]:
-        words[index]()
+        messages[index]()
         assert machine.started == []
-    words[order[-1]]()
+    messages[order[-1]]()
     assert machine.started == [("train", 0, None)]
     assert machine.states == ["training"]
 
@@ -54,43 +54,43 @@ def test_a_board_acts_on_agreement_whatever_the_order(order: tuple[int, ...]) ->
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_a_new_run_begins_over_an_old_one_whatever_the_order(order: tuple[int, ...]) -> None:
     machine = working()
-    words = (
-        lambda: (machine.hear(detail("next")), machine.open("next")),
-        lambda: machine.hear(current(run="next")),
-        lambda: machine.hear(selected(run="next")),
+    messages = (
+        lambda: (machine.receive(detail("next")), machine.open("next")),
+        lambda: machine.receive(current(run="next")),
+        lambda: machine.receive(selected(run="next")),
         lambda: machine.download(run="next"),
     )
     for index in order:
-        words[index]()
+        messages[index]()
     assert machine.work.run == "next"
     assert machine.work.jobs == {train(0)}
 
 
-def test_nothing_starts_when_the_words_are_of_different_rounds() -> None:
+def test_nothing_starts_when_the_messages_are_of_different_rounds() -> None:
     machine = Machine()
-    machine.hear(detail())
+    machine.receive(detail())
     machine.open()
-    machine.hear(current(2), selected(1))
+    machine.receive(current(2), selected(1))
     machine.download(1)
     machine.download(2)
     assert machine.actions == ()
-    machine.hear(selected(2))
+    machine.receive(selected(2))
     assert machine.started == [("train", 0, None)]
 
 
 def test_a_late_selection_of_an_older_round_does_not_stop_the_work() -> None:
     machine = working()
-    machine.hear(current(2), selected(2))
-    machine.hear(selected(1))
+    machine.receive(current(2), selected(2))
+    machine.receive(selected(1))
     machine.take(JobFailed(train(0), "", machine.now))
     machine.download(2)
     assert machine.started == [("train", 0, None)]
     assert machine.work.jobs == {train(0, 2)}
 
 
-def test_words_of_an_old_run_do_not_stop_the_work() -> None:
+def test_messages_of_an_old_run_do_not_stop_the_work() -> None:
     machine = working()
-    machine.hear(current(7, run="old", incarnation=99), selected(7, run="old"))
+    machine.receive(current(7, run="old", incarnation=99), selected(7, run="old"))
     machine.download(7, run="old")
     machine.train(train(0))
     assert SendUpdate(0, 1) in machine.actions
@@ -99,15 +99,15 @@ def test_words_of_an_old_run_do_not_stop_the_work() -> None:
 
 def test_a_coordinator_that_was_restarted_counts_more_than_its_predecessor() -> None:
     machine = working()
-    machine.hear(current(safe=(0, 1)))
-    machine.hear(current(incarnation=2))
-    machine.hear(current(incarnation=1, safe=(0, 1)), current(incarnation=1, number=5))
+    machine.receive(current(safe=(0, 1)))
+    machine.receive(current(incarnation=2))
+    machine.receive(current(incarnation=1, safe=(0, 1)), current(incarnation=1, round_number=5))
     assert machine.state.current["run"] == current(incarnation=2)
 
 
-def test_what_was_safe_stays_safe_when_words_come_in_the_wrong_order() -> None:
+def test_what_was_safe_stays_safe_when_messages_come_in_the_wrong_order() -> None:
     machine = working()
-    machine.hear(current(safe=(0, 1), measured=(1,)), current(safe=(0,), measured=(0,)))
+    machine.receive(current(safe=(0, 1), measured=(1,)), current(safe=(0,), measured=(0,)))
     known = machine.state.current["run"]
     assert (known.safe, known.measured) == ((0, 1), (0, 1))
 
@@ -141,23 +141,23 @@ def test_clients_of_other_boards_are_left_alone() -> None:
 
 
 def test_what_is_on_disk_is_sent_and_not_trained_again() -> None:
-    machine = working(steps={0: {1}})
+    machine = working(snapshots={0: {1}})
     assert machine.started == [("train", 1, None)]
     assert machine.work.sent == {("train", 0, 1): math.inf}
 
 
 def test_what_is_safe_or_measured_is_not_computed_again() -> None:
     machine = Machine()
-    machine.hear(detail())
+    machine.receive(detail())
     machine.open()
-    machine.hear(current(safe=(0, 1), measured=(0,)), selected(testers=(0, 1)))
+    machine.receive(current(safe=(0, 1), measured=(0,)), selected(testers=(0, 1)))
     machine.download()
     assert machine.started == [("test", 1, None)]
 
 
 def test_a_client_goes_on_from_its_newest_step_before_the_round() -> None:
-    machine = working(clients=(0,), testers=(0,), steps={0: {1}})
-    machine.hear(current(2), selected(2, clients=(0,), testers=(0,)))
+    machine = working(clients=(0,), testers=(0,), snapshots={0: {1}})
+    machine.receive(current(2), selected(2, clients=(0,), testers=(0,)))
     machine.fail(check(0), "")
     machine.download(2)
     assert machine.started == [("train", 0, 1)]
@@ -167,9 +167,9 @@ def test_a_client_goes_on_from_its_newest_step_before_the_round() -> None:
 
 def test_a_coupled_client_goes_on_from_the_step_that_the_server_used() -> None:
     machine = Machine()
-    machine.hear(detail())
-    machine.open(steps={0: {1, 2}, 1: {2}}, coupled=True)
-    machine.hear(current(3, accepted={0: 1, 1: 1}), selected(3))
+    machine.receive(detail())
+    machine.open(snapshots={0: {1, 2}, 1: {2}}, coupled=True)
+    machine.receive(current(3, accepted={0: 1, 1: 1}), selected(3))
     machine.download(3)
     assert machine.started == [("train", 0, 1)]
     machine.train(train(0, 3, base=1))
@@ -180,24 +180,24 @@ def test_a_coupled_client_goes_on_from_the_step_that_the_server_used() -> None:
 def test_progress_is_published() -> None:
     machine = working()
     info = Info(run="run", round=1, client=0, board="b", state="training", epoch=1, epochs=5)
-    assert machine.take(Advanced(train(0), info, machine.now)) == (Publish(info),)
-    assert machine.take(Advanced(train(1), info, machine.now)) == ()
+    assert machine.take(EpochFinished(train(0), info, machine.now)) == (Publish(info),)
+    assert machine.take(EpochFinished(train(1), info, machine.now)) == ()
 
 
 def test_jobs_of_an_old_round_are_cancelled_once_and_keep_their_place_until_they_end() -> None:
     machine = working()
-    machine.hear(current(2), selected(2))
-    assert machine.of(Cancel) == [Cancel(train(0))]
+    machine.receive(current(2), selected(2))
+    assert machine.of(CancelJob) == [CancelJob(train(0))]
     machine.download(2)
     assert machine.actions == ()
     machine.wait(1.0)
-    assert machine.of(Cancel) == []
+    assert machine.of(CancelJob) == []
     machine.fail(train(0), "")
     assert machine.started == [("train", 0, None)]
     assert "failed" not in machine.states
 
 
-def test_failures_are_said_and_tried_again_backing_off() -> None:
+def test_failures_are_reported_and_tried_again_backing_off() -> None:
     machine = working(clients=(0,))
     tried = []
     for _ in range(6):
@@ -229,7 +229,7 @@ def test_reports_of_jobs_that_nobody_runs_are_ignored() -> None:
     before = machine.state
     assert machine.train(train(1)) == ()
     assert machine.test(check(1)) == ()
-    assert machine.fail(train(0, number=9)) == ()
+    assert machine.fail(train(0, round_number=9)) == ()
     assert machine.state == before
     idle = Machine()
     assert idle.train(train(0)) == ()

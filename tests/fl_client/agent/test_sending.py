@@ -9,7 +9,7 @@ from common.wire.messages import (
 )
 from fl_client.agent.duties import RESEND_SECONDS, UNCONFIRMED_BYTES
 from fl_client.agent.state import (
-    GotPart,
+    PartReceived,
     Publish,
     Reconnected,
     SendUpdate,
@@ -40,7 +40,7 @@ def test_an_update_is_sent_again_until_it_is_safe() -> None:
     assert machine.wait(2.9) == ()
     assert machine.wait(0.1) == (SendUpdate(0, 1, again=True), Publish(trained(train(0))))
     machine.take(UpdateStreamed(0, 1, machine.now))
-    machine.hear(current(safe=(0,)))
+    machine.receive(current(safe=(0,)))
     assert machine.wait(100.0) == ()
 
 
@@ -54,7 +54,7 @@ def test_large_updates_wait_until_those_before_them_are_safe() -> None:
     assert machine.wait(RESEND_SECONDS / 2) == ()
     machine.wait(RESEND_SECONDS / 2)
     assert machine.of(SendUpdate) == [SendUpdate(0, 1, again=True)]
-    machine.hear(current(safe=(0,)))
+    machine.receive(current(safe=(0,)))
     assert machine.of(SendUpdate) == [SendUpdate(1, 1)]
 
 
@@ -63,7 +63,7 @@ def test_counts_are_sent_again_until_they_are_confirmed() -> None:
     assert machine.test(check(0)) == (Publish(metrics(0)),)
     assert machine.wait(2.9) == ()
     assert machine.wait(0.1) == (Publish(metrics(0)),)
-    machine.hear(current(measured=(0,)))
+    machine.receive(current(measured=(0,)))
     assert machine.wait(100.0) == ()
 
 
@@ -82,16 +82,16 @@ def test_after_a_reconnect_everything_unconfirmed_is_sent_at_once() -> None:
 def test_a_restarted_coordinator_gets_again_what_it_has_forgotten() -> None:
     machine = working(clients=(), testers=(0,))
     machine.test(check(0))
-    machine.hear(current(measured=(0,)))
+    machine.receive(current(measured=(0,)))
     machine.now += 3.0
-    assert machine.hear(current(incarnation=2)) == (Publish(metrics(0)),)
+    assert machine.receive(current(incarnation=2)) == (Publish(metrics(0)),)
 
 
 def test_nothing_of_an_old_round_is_sent() -> None:
     machine = working(clients=(0,), testers=(0,))
     machine.train(train(0))
     machine.test(check(0))
-    machine.hear(current(2), selected(2, clients=(1,)))
+    machine.receive(current(2), selected(2, clients=(1,)))
     machine.take(UpdateStreamed(0, 1, machine.now))
     machine.wait(100.0)
     assert machine.of(SendUpdate) == []
@@ -99,7 +99,7 @@ def test_nothing_of_an_old_round_is_sent() -> None:
 
 
 def test_an_update_nobody_asked_for_is_not_sent() -> None:
-    machine = working(clients=(1,), steps={0: {1}})
+    machine = working(clients=(1,), snapshots={0: {1}})
     assert machine.of(SendUpdate) == []
     assert machine.started == [("train", 1, None)]
 
@@ -109,9 +109,9 @@ def test_an_update_nobody_asked_for_is_not_sent() -> None:
 
 def test_missing_weights_are_asked_for_again_and_again() -> None:
     machine = Machine()
-    machine.hear(detail())
+    machine.receive(detail())
     machine.open()
-    machine.hear(current(), selected())
+    machine.receive(current(), selected())
     asked = [machine.now for _ in range(10) if "missing" in _states_after(machine)]
     assert asked == [103.0, 106.0, 109.0]
 
@@ -123,20 +123,20 @@ def _states_after(machine: Machine) -> list[str]:
 
 def test_weights_on_their_way_are_not_asked_for() -> None:
     machine = Machine()
-    machine.hear(detail())
+    machine.receive(detail())
     machine.open()
-    machine.hear(current(), selected())
+    machine.receive(current(), selected())
     for _ in range(10):
         machine.wait(2.0)
         assert machine.actions == ()
-        machine.take(GotPart("run", 1, False, machine.now))
+        machine.take(PartReceived("run", 1, False, machine.now))
 
 
 def test_a_board_with_nothing_to_do_does_not_ask_for_weights() -> None:
     machine = Machine()
-    machine.hear(detail())
+    machine.receive(detail())
     machine.open()
-    machine.hear(current(), selected(clients=(5,)))
+    machine.receive(current(), selected(clients=(5,)))
     assert machine.wait(100.0) == ()
 
 
@@ -153,8 +153,8 @@ def test_weights_that_are_no_longer_kept_are_asked_for() -> None:
 
 def test_weights_stay_known_while_another_run_comes_and_goes() -> None:
     machine = working(clients=(0,))
-    machine.hear(detail("other"))
+    machine.receive(detail("other"))
     machine.open("other")
-    machine.hear(TrainEnd(run="other", reason="finished"), detail())
+    machine.receive(TrainEnd(run="other", reason="finished"), detail())
     machine.open()
     assert machine.started == [("train", 0, None)]

@@ -1,4 +1,4 @@
-"""The agent: downloads for one client, and steps on disk."""
+"""The agent: downloads for one client, and snapshots on disk."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from common.wire.messages import (
 )
 from common.worker.snapshot_choice import base_snapshot, snapshots_to_keep
 from fl_client.agent.state import (
-    GotPart,
+    PartReceived,
     Prune,
     Publish,
     SendUpdate,
     SnapshotLost,
-    Start,
+    StartJob,
 )
 from tests.fl_client.agent.agent_machine import (
     Machine,
@@ -31,9 +31,9 @@ from tests.fl_client.agent.agent_machine import (
 def expecting(testers: tuple[int, ...] = (), workers: int = 2) -> Machine:
     """A board in round 1 of an algorithm that sends every client something of its own."""
     machine = Machine(workers=workers)
-    machine.hear(detail())
+    machine.receive(detail())
     machine.open(private=True)
-    machine.hear(current(), selected(testers=testers))
+    machine.receive(current(), selected(testers=testers))
     return machine
 
 
@@ -41,7 +41,7 @@ def test_a_client_trains_once_its_own_download_is_complete() -> None:
     machine = expecting()
     machine.download()
     assert machine.started == []
-    machine.take(GotPart("run", 1, complete=False, now=machine.now, client=1))
+    machine.take(PartReceived("run", 1, complete=False, now=machine.now, client=1))
     assert machine.started == []
     machine.download(client=1)
     assert machine.started == [("train", 1, None)]
@@ -78,55 +78,57 @@ def test_an_own_download_that_does_not_come_is_asked_for() -> None:
     assert "missing" not in machine.states
 
 
-@pytest.mark.parametrize(("number", "run"), [(1, "run"), (3, "run"), (2, "old")])
-def test_an_own_download_of_another_round_or_run_starts_nothing(number: int, run: str) -> None:
+@pytest.mark.parametrize(("round_number", "run"), [(1, "run"), (3, "run"), (2, "old")])
+def test_an_own_download_of_another_round_or_run_starts_nothing(
+    round_number: int, run: str
+) -> None:
     machine = expecting()
-    machine.hear(current(2), selected(2))
+    machine.receive(current(2), selected(2))
     machine.download(2)
-    machine.download(number, run, client=0)
+    machine.download(round_number, run, client=0)
     assert machine.started == []
     machine.download(2, client=0)
     assert machine.started == [("train", 0, None)]
 
 
-# steps on disk
+# snapshots on disk
 
 
 def test_pruning_keeps_this_step_the_one_before_and_the_last_that_was_used() -> None:
     machine = Machine()
-    machine.hear(detail())
-    machine.open(steps={0: {1, 2, 3, 4}})
-    machine.hear(current(5, accepted={0: 2}), selected(5))
+    machine.receive(detail())
+    machine.open(snapshots={0: {1, 2, 3, 4}})
+    machine.receive(current(5, accepted={0: 2}), selected(5))
     machine.download(5)
     machine.train(train(0, 5, base=4))
     assert machine.of(Prune) == [Prune(0, frozenset({2, 4, 5}))]
-    assert machine.work.steps[0] == {2, 4, 5}
+    assert machine.work.snapshots[0] == {2, 4, 5}
 
 
 def test_a_late_training_of_an_old_round_deletes_nothing() -> None:
     machine = working(clients=(0,), workers=2)
-    machine.hear(current(2), selected(2, clients=(0,)))
+    machine.receive(current(2), selected(2, clients=(0,)))
     machine.download(2)
     machine.train(train(0, 2))
     machine.train(train(0, 1))
     assert machine.of(Prune) == [Prune(0, frozenset({1, 2}))]
 
 
-def test_words_of_another_run_do_not_decide_what_is_kept() -> None:
+def test_messages_of_another_run_do_not_decide_what_is_kept() -> None:
     machine = Machine()
-    machine.hear(detail())
-    machine.open(steps={0: {1, 2}}, coupled=True)
-    machine.hear(current(3, accepted={0: 1}), selected(3))
+    machine.receive(detail())
+    machine.open(snapshots={0: {1, 2}}, coupled=True)
+    machine.receive(current(3, accepted={0: 1}), selected(3))
     machine.download(3)
-    machine.hear(current(3, run="old", accepted={0: 2}))
+    machine.receive(current(3, run="old", accepted={0: 2}))
     machine.train(train(0, 3, base=1))
     assert machine.of(Prune) == [Prune(0, frozenset({1, 2, 3}))]
 
 
 def test_a_damaged_step_is_trained_again() -> None:
-    machine = working(steps={0: {1}, 1: {1}})
+    machine = working(snapshots={0: {1}, 1: {1}})
     machine.take(SnapshotLost(0, 1, machine.now))
-    assert machine.actions == (Start(train(0)), Publish(begun(0)))
+    assert machine.actions == (StartJob(train(0)), Publish(begun(0)))
     machine.train(train(0))
     assert machine.of(SendUpdate) == [SendUpdate(0, 1)]  # client 1's is still on its way
 

@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from broker.accounts import revoke
-from broker.process import Broker, free_port
-from common.data.shards import ensure_shards
+from broker.process import Broker
+from common.data.shards import ShardSet
 from common.experiment.file import load_experiment
+from common.program.ports import free_port
 from fl_client.cli import main
 from fl_client.doctor.examine import try_torch
 from tests.conftest import Guarded
@@ -49,7 +50,7 @@ def test_a_board_with_a_broker_and_its_data_is_well(
 ) -> None:
     wanted = load_experiment(experiment)
     state = tmp_path / "state"
-    ensure_shards(state / "shards", wanted.data, wanted.experiment.seed, [0, 1])
+    ShardSet(state / "shards", wanted).ensure([0, 1])
     who = ("--broker", f"127.0.0.1:{broker.port}", "--federation", federation)
     board = ("--board", "b1", "--clients", "0-1", "--state", str(state))
     code, findings = examined(*who, *board, "--experiment", str(experiment))
@@ -86,10 +87,23 @@ def test_a_revoked_board_is_told_to_enroll_again(guarded: Guarded, tmp_path: Pat
     assert "fl-broker enroll" in findings["login"]["advice"]
 
 
+def test_shards_with_samples_of_all_clients_are_found_in_their_own_folder(
+    experiment: Path, tmp_path: Path
+) -> None:
+    experiment.write_text(TINY + "[evaluation]\nunion_samples = 20\n")
+    state = tmp_path / "state"
+    ShardSet(state / "shards", load_experiment(experiment)).ensure([0, 1])
+    _, findings = examined(
+        *("--broker", f"127.0.0.1:{free_port()}", "--board", "b1", "--clients", "0-1"),
+        *("--state", str(state), "--experiment", str(experiment), "--quick"),
+    )
+    assert findings["data"]["found"] == "shards of clients 0, 1 are whole"
+
+
 def test_no_broker_and_a_damaged_shard_are_both_told(experiment: Path, tmp_path: Path) -> None:
     wanted = load_experiment(experiment)
     state = tmp_path / "state"
-    folder = ensure_shards(state / "shards", wanted.data, wanted.experiment.seed, [0])
+    folder = ShardSet(state / "shards", wanted).ensure([0]).folder
     (folder / "client-0.safetensors").write_bytes(b"not a shard")
     nowhere = f"127.0.0.1:{free_port()}"
     code, findings = examined(

@@ -16,9 +16,11 @@ from rich.console import Console
 
 from common.algorithms.base import Algorithm
 from common.algorithms.fedavg import fedavg
-from common.config import DataSection
 from common.data.rebalance import Rebalance
-from common.data.shards import ensure_shards, load_rebalanced, load_shard
+from common.data.rebalance_file import read_rebalanced
+from common.data.shard_file import read_shard
+from common.data.shards import ShardSet
+from common.experiment.file import load_experiment
 from fl_server.cli import main
 from fl_server.data.distribution import Distribution, rebalanced
 from fl_server.data.terminal_bars import draw_bars, palette
@@ -48,7 +50,7 @@ def test_prepared_shards_are_what_a_daemon_makes_itself(
 ) -> None:
     done = fl_server("data", "prepare", experiment, "-o", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    own = ensure_shards(tmp_path / "own", DataSection(clients=4, alpha=1.0), 1, range(4))
+    own = ShardSet(tmp_path / "own", load_experiment(experiment)).ensure(range(4)).folder
     prepared = tmp_path / "out" / own.name
     assert {path.name for path in prepared.iterdir()} == {path.name for path in own.iterdir()}
     for path in own.iterdir():
@@ -73,8 +75,8 @@ def test_the_manifest_says_what_is_there(experiment: Path, tmp_path: Path) -> No
         "shared.safetensors",
     ]
     assert [client["client"] for client in manifest["clients"]] == [0, 1, 2, 3]
-    said, shard = manifest["clients"][2], load_shard(folder, 2)
-    made = load_rebalanced(folder, 2, Rebalance(augmentation="duplicate"))
+    said, shard = manifest["clients"][2], read_shard(folder / "client-2.safetensors")
+    made = read_rebalanced(folder / "client-2.rebalanced-client-mean-duplicate.safetensors")
     assert said["train"] == shard.counts.tolist()
     assert said["test"] == np.bincount(shard.test.labels, minlength=10).tolist()
     assert said["samples"] == len(shard.train)
@@ -200,4 +202,4 @@ def test_a_folder_of_prepared_shards_can_be_copied(experiment: Path, tmp_path: P
     fl_server("data", "prepare", experiment, "-o", tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     shutil.copytree(tmp_path / "out" / manifest["key"], tmp_path / "b" / manifest["key"])
-    assert len(load_shard(tmp_path / "b" / manifest["key"], 2).train) > 0
+    assert len(read_shard(tmp_path / "b" / manifest["key"] / "client-2.safetensors").train) > 0

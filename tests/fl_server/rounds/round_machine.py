@@ -22,17 +22,18 @@ from fl_server.rounds.state import (
     Action,
     Aggregated,
     Event,
-    Note,
     Open,
     Phase,
     Policy,
     Publish,
     Received,
+    Report,
     State,
     Stored,
     Tick,
     Working,
 )
+from fl_server.watch.facts.making import kind_of
 
 POLICY = Policy(
     run="run", seed=1, rounds=2, participants=(0, 1, 2, 3), start_with=4, grace=60.0
@@ -103,7 +104,7 @@ class Machine:
 
     @property
     def notes(self) -> dict[str, str]:
-        return {note.kind: note.text for note in self.of(Note)}
+        return {kind_of(report.fact): report.fact.text for report in self.of(Report)}
 
 
 def board(name: str, clients: tuple[int, ...], **changes: object) -> Connected:

@@ -6,7 +6,6 @@ import dataclasses
 import math
 
 from fl_server.rounds import machine as rounds
-from fl_server.rounds.boards import SILENCE_SECONDS
 from fl_server.rounds.state import (
     Close,
     Gathering,
@@ -15,6 +14,7 @@ from fl_server.rounds.state import (
     Tick,
     Working,
 )
+from fl_server.watch.facts.making import SILENCE_SECONDS
 from tests.fl_server.rounds.round_machine import (
     A,
     B,

@@ -61,7 +61,7 @@ def tell(store: RunStore, client: int, correct: int, round_number: int = 1) -> C
 def do_round(aggregator: Aggregator, round_number: int) -> None:
     aggregator.open_round(Open(round_number, (0, 1), (0, 1)))
     for client in (0, 1):
-        aggregator.count(tell(aggregator.store, client, 4 + client, round_number))
+        aggregator.tally.count(tell(aggregator.store, client, 4 + client, round_number))
         update = blob(
             aggregator.store,
             client,
@@ -98,8 +98,8 @@ def test_a_round_averages_by_weight_and_tells_accuracy_of_the_model_it_tested(
 def test_a_client_that_reports_twice_counts_once(store: RunStore) -> None:
     aggregator = Aggregator(store, EXPERIMENT)
     aggregator.open_round(Open(1, (0,), (0,)))
-    aggregator.count(tell(store, 0, 4))
-    aggregator.count(tell(store, 0, 4))
+    aggregator.tally.count(tell(store, 0, 4))
+    aggregator.tally.count(tell(store, 0, 4))
     assert aggregator.tally.accuracies()["tested_samples"] == 10
     aggregator.close()
 
@@ -181,7 +181,7 @@ def test_energy_of_the_open_round_is_in_its_line_and_that_of_another_is_not(
 ) -> None:
     aggregator = Aggregator(store, EXPERIMENT)
     do_round(aggregator, 1)
-    assert aggregator.last_record()["energy_joules"] is None
+    assert aggregator.lines()[-1].energy_joules is None
     aggregator.open_round(Open(2, (0, 1), (0, 1)))
     for client, round_number, joules in ((0, 2, 4.0), (1, 2, 2.5), (1, 1, 9.0), (0, 2, None)):
         aggregator.note_energy(
@@ -195,8 +195,8 @@ def test_energy_of_the_open_round_is_in_its_line_and_that_of_another_is_not(
             )
         )
     do_round(aggregator, 2)
-    assert aggregator.last_record()["energy_joules"] == 6.5
-    assert [line["round"] for line in aggregator.lines()] == [0, 1, 2]
+    assert aggregator.lines()[-1].energy_joules == 6.5
+    assert [line.round for line in aggregator.lines()] == [0, 1, 2]
     aggregator.close()
 
 

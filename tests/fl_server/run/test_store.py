@@ -16,6 +16,7 @@ from common.wire.chunks import blob_digest
 from common.wire.tensors import UpdateMeta, encode_tensors
 from fl_server.rounds.state import Open
 from fl_server.run.store import CheckpointMeta, RunStore, create_run, free_name
+from fl_server.watch.facts.lines import TrainingLine
 
 EXPERIMENT = parse_experiment({"model": {"name": "dnn"}, "data": {"clients": 4}})
 
@@ -26,10 +27,8 @@ def store(tmp_path: Path) -> RunStore:
 
 
 def meta(store: RunStore, round_number: int) -> CheckpointMeta:
-    record = {"round": round_number}
-    return CheckpointMeta(
-        run=store.run, round=round_number, accepted={}, record=record, previous={}
-    )
+    record = TrainingLine(round=round_number)
+    return CheckpointMeta(run=store.run, round=round_number, accepted={}, record=record)
 
 
 def model(value: float) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float32]]]:
@@ -114,9 +113,7 @@ def test_the_open_round_and_its_safe_updates_survive_and_damaged_ones_do_not(
 
 def test_a_torn_list_of_the_open_round_is_discarded(store: RunStore) -> None:
     store.open_round(Open(1, (0,), (0,)))
-    (store.folder / "journal" / "round-000001" / "open.json").write_bytes(
-        b'{"round_number":1,"sel'
-    )
+    (store.folder / "journal" / "round-000001" / "open.json").write_bytes(b'{"number":1,"sel')
     assert store.opened(1) is None
 
 

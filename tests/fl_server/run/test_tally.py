@@ -76,8 +76,8 @@ def test_the_union_accuracy_is_the_mean_of_personal_models_on_samples_of_all() -
     assert (found["union_l1"], found["union_l2"]) == (0.4, None)
     assert found["accuracy_l1"] == 0.9
     assert tally.by_client() == {
-        "0": {"L1": [9, 10], "union_L1": [2, 10]},
-        "1": {"L1": [9, 10], "union_L1": [6, 10]},
+        "0": {"L1": (9, 10), "union_L1": (2, 10)},
+        "1": {"L1": (9, 10), "union_L1": (6, 10)},
     }
 
 

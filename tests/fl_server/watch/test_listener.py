@@ -24,6 +24,8 @@ from common.wire.messages import (
     TrainEnd,
 )
 from fl_server.coordinator.history import History, thinned
+from fl_server.watch import facts
+from fl_server.watch.facts.lines import MetricsLine, TrainingLine
 from fl_server.watch.listener import SILENT_SECONDS, Listener
 from fl_server.watch.view import View
 from fl_server.watch.web.sections import change, model, sections, whole
@@ -237,9 +239,9 @@ def test_any_stream_of_messages_gives_a_view_and_changes_that_add_up_to_it(
 
 
 def test_a_history_has_every_round_until_there_are_many_and_then_the_newest_and_some() -> None:
-    history = History([{"round": 0, "accuracy_global": 0.1}, {"round": 1, "seconds": 2.0}])
-    history.observe({"event": "evaluated", "round": 1, "accuracy_global": 0.2, "seconds": 2.0})
-    history.observe({"event": "lost", "text": "no line"})
+    history = History([MetricsLine(0, accuracy_global=0.1), TrainingLine(1, seconds=2.0)])
+    history.observe(facts.Evaluated(round=1, accuracy_global=0.2, seconds=2.0))
+    history.observe(facts.Lost("no line"))
     assert [(line.round, line.accuracy_global) for line in history.lines] == [
         (0, 0.1),
         (1, 0.2),

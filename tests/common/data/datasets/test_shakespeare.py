@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.config import DataSection
+from common.config import DataSection, Experiment
 from common.data.datasets import load_dataset, require_dataset
 from common.data.datasets.base import SamplePool
 from common.data.datasets.plays import plays_in_text, plays_in_xml
 from common.data.datasets.registry import ENTRIES
 from common.data.datasets.shakespeare import ALPHABET, PlaysArchive, PlaysText, windows_of
-from common.data.shards import ensure_shards, load_shard
+from common.data.shards import ShardSet
 from common.errors import ConfigError, DataError
 
 SPEECH = [
@@ -188,17 +188,18 @@ def test_roles_become_clients_with_shards_of_their_own(
     data = DataSection(
         dataset="shakespeare", partition="natural", clients=3, max_samples=500, train_ratio=0.8
     )
-    shards = ensure_shards(tmp_path / "shards", data, 1, range(3))
+    shards = ShardSet(tmp_path / "shards", Experiment(data=data)).ensure(range(3))
     roles = set()
     for client in range(3):
-        shard = load_shard(shards, client)
+        shard = shards.load(client)
         assert shard.train.images.shape == (400, 80)
         assert shard.test.images.shape == (21, 80)
         (letter,) = {symbol for window in shard.train.images for symbol in show(window)} - {" "}
         roles.add(letter)
     assert len(roles) == 3
+    more = ShardSet(tmp_path / "shards", Experiment(data=replace_clients(data, 6)))
     with pytest.raises(ConfigError, match=r"data\.clients is 6; expected at most 5"):
-        ensure_shards(tmp_path / "shards", replace_clients(data, 6), 1, [0])
+        more.ensure([0])
 
 
 def replace_clients(data: DataSection, clients: int) -> DataSection:

@@ -1,0 +1,79 @@
+"""What boards send becomes events of the round machine, or is refused and counted."""
+
+from __future__ import annotations
+
+from common import VERSION
+from common.errors import ProtocolError, VersionError
+from common.wire.link import Arrived
+from common.wire.messages import COORDINATOR, Chunk, ClientMetrics, Connected, Info, Message
+from common.wire.presence import Presence
+from common.wire.topics import unpack
+from fl_server.coordinator.conductor import Conductor
+from fl_server.coordinator.refusals import Refusals
+from fl_server.coordinator.uploads import Uploads
+from fl_server.rounds.state import Event, Received
+from fl_server.watch import facts
+from fl_server.watch.facts.making import presence
+
+
+class Arrivals:
+    """Reads one message at a time."""
+
+    def __init__(
+        self,
+        federation: str,
+        conductor: Conductor,
+        own_presence: Presence,
+        refusals: Refusals,
+        uploads: Uploads,
+    ) -> None:
+        self._federation = federation
+        self._conductor = conductor
+        self._presence = own_presence
+        self._refusals = refusals
+        self._uploads = uploads
+
+    def take(self, arrived: Arrived, now: float) -> Event | None:
+        """The event that a message means, if it means one."""
+        if not arrived.payload:
+            self._presence.cleared(arrived.topic)
+            return None
+        topic, size = arrived.topic, len(arrived.payload)
+        try:
+            _, message = unpack(self._federation, topic, arrived.payload)
+        except VersionError as error:
+            self._refusals.problem(topic.rpartition("/")[2], str(error))
+            return None
+        except ProtocolError as error:
+            self._refusals.drop(topic, size, str(error))
+            return None
+        if isinstance(message, Connected):
+            self._presence.received(message, stored=arrived.retained)
+            return None if message.board == COORDINATOR else self._take_presence(message, now)
+        if isinstance(message, Chunk):
+            return self._uploads.take(topic, message, now)
+        return self._take_message(topic, size, message, now)
+
+    def _take_presence(self, message: Connected, now: float) -> Event:
+        self._refusals.problem(message.board, message.problem if message.connected else "")
+        if message.connected and message.version != VERSION:
+            text = f"has fedbed {message.version}, this server {VERSION}: results may differ"
+            self._refusals.problem(message.board, text, about="version")
+        self._conductor.report(presence(message, connected=message.connected))
+        return Received(message, now)
+
+    def _take_message(
+        self, topic: str, size: int, message: Message, now: float
+    ) -> Event | None:
+        if not isinstance(message, Info | ClientMetrics):
+            self._refusals.drop(topic, size, "only the coordinator publishes this")
+            return None
+        if message.run != self._conductor.policy.run:
+            self._refusals.drop(topic, size, "a message of another run")
+            return None
+        self._conductor.aggregator.tally.bytes_up += size
+        if isinstance(message, Info):
+            self._conductor.aggregator.note_energy(message)
+            self._conductor.report(facts.Info(info=message))
+            self._conductor.note_trained(message)
+        return Received(message, now)

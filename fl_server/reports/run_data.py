@@ -1,0 +1,33 @@
+"""PURE: one run as a report sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from common.config import Experiment
+from fl_server.run.summary import Summary
+from fl_server.watch.facts import Fact, Finished
+from fl_server.watch.facts.lines import MetricsLine
+
+
+@dataclass(frozen=True, slots=True)
+class RunData:
+    """One run as it stands on disk."""
+
+    name: str
+    experiment: Experiment
+    finished: bool
+    lines: tuple[MetricsLine, ...]
+    events: tuple[Fact, ...]
+    summary: Summary
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return self.experiment.experiment.seed
+
+    @property
+    def digest(self) -> str:
+        """The digest of the final model, if there is one."""
+        ends = [fact.digest for fact in self.events if isinstance(fact, Finished)]
+        return ends[-1] if ends else ""

@@ -1,0 +1,42 @@
+"""Finding the run that a person names, or making a new one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from common.config import Experiment
+from common.errors import UsageError
+from common.ids import check_name
+from fl_server.run.first_model import check_start
+from fl_server.run.store import RunStore, create_run, free_name, has_run
+
+
+def find_or_create(runs: Path, experiment: Experiment, name: str | None) -> RunStore:
+    """A new run, or the unfinished one of that name if it is of the same experiment."""
+    wanted = name or free_name(runs, experiment.experiment.name)
+    check_name(wanted, "--run")
+    if not has_run(runs, wanted):
+        check_start(experiment)
+        return create_run(runs, wanted, experiment)
+    store = RunStore(runs / wanted)
+    if store.finished:
+        raise UsageError(
+            f"run {wanted!r} is finished, see {store.folder}; choose another --run"
+        )
+    if store.experiment() != experiment:
+        raise UsageError(
+            f"run {wanted!r} is unfinished and of another experiment ({store.folder}/"
+            "experiment.toml); choose another --run, or go on with: fl-server resume "
+            f"{wanted}"
+        )
+    return store
+
+
+def find_run(runs: Path, name: str) -> RunStore:
+    """The run of that name, to go on with."""
+    folder = runs / name
+    if not has_run(runs, name):
+        known = sorted(path.parent.name for path in runs.glob("*/run.json"))
+        listed = f"there are {', '.join(known[-8:])}" if known else "there is none"
+        raise UsageError(f"no run {name!r} in {runs}; {listed}")
+    return RunStore(folder)

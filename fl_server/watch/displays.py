@@ -1,0 +1,213 @@
+"""Where a view is shown: live in a terminal, or line by line where there is none.
+
+Facts may be observed from any thread; a lock keeps every one of them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from fl_server.run.summary import Summary
+from fl_server.watch import facts
+from fl_server.watch.facts import Fact
+from fl_server.watch.facts.making import encode, stamped
+from fl_server.watch.screen import draw, results_table
+from fl_server.watch.view import Loud, View, sentence
+from fl_server.watch.words import decimal, duration, percent, size
+
+Style: TypeAlias = Literal["screen", "plain", "quiet", "json"]
+LineOf: TypeAlias = Callable[[View, Fact], str]  # "" for a fact that is not worth a line
+
+
+class SharedView:
+    """A view that several threads may bring up to date."""
+
+    def __init__(self, title: str) -> None:
+        self._view = View(title=title)
+        self._lock = threading.Lock()
+
+    @property
+    def view(self) -> View:
+        """The run as it is seen now."""
+        return self._view
+
+    def update(self, fact: Fact, shown: Callable[[View], None] | None = None) -> None:
+        """Take a fact; `shown` is called with the new view before the next fact is taken."""
+        with self._lock:
+            self._view = self._view.after(fact)
+            if shown is not None:
+                shown(self._view)
+
+
+class Screen:
+    """The live view."""
+
+    def __init__(self, title: str) -> None:
+        self._shared = SharedView(title)
+        self._live = Live(self, refresh_per_second=4, transient=False)
+
+    @property
+    def view(self) -> View:
+        """The run as it is seen now."""
+        return self._shared.view
+
+    def __rich__(self) -> RenderableType:
+        return draw(self.view, time.time())
+
+    def observe(self, fact: Fact) -> None:
+        """Take a fact."""
+        self._shared.update(fact)
+
+    def say(self, text: str) -> None:
+        """One line below everything."""
+        Console(highlight=False, soft_wrap=True, markup=False).print(text)
+
+    def __enter__(self) -> Screen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+
+class Lines:
+    """One line per fact, for logs, pipes and other programs."""
+
+    def __init__(self, title: str, line_of: LineOf | None = None) -> None:
+        self._shared = SharedView(title)
+        self._line_of = line_of or plain_line
+        self._console = Console(file=sys.stdout, highlight=False, soft_wrap=True, markup=False)
+
+    @property
+    def view(self) -> View:
+        """The run as it is seen now."""
+        return self._shared.view
+
+    def observe(self, fact: Fact) -> None:
+        """Take a fact, and write its line if it has one."""
+        self._shared.update(fact, lambda view: self._write(self._line_of(view, fact)))
+
+    def say(self, text: str) -> None:
+        """One line below everything."""
+        self._write(self._line_of(self.view, stamped(facts.Printed(text), time.time())))
+
+    def show(self, table: RenderableType) -> None:
+        """A table below everything."""
+        self._console.print(table)
+
+    def _write(self, line: str) -> None:
+        if line:
+            self._console.out(line, highlight=False)
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def make_display(title: str, style: Style) -> Screen | Lines:
+    """A live screen in a terminal, lines otherwise."""
+    if style == "screen" and Console().is_terminal:
+        return Screen(title)
+    lines: dict[Style, LineOf] = {"json": json_line, "quiet": warning_line}
+    return Lines(title, lines.get(style, plain_line))
+
+
+def plain_line(view: View, fact: Fact) -> str:
+    """The time and a sentence."""
+    if isinstance(fact, facts.Printed):
+        return fact.text
+    line = describe(view, fact)
+    return f"{time.strftime('%H:%M:%S', time.localtime(fact.time))} {line}" if line else ""
+
+
+def json_line(_view: View, fact: Fact) -> str:
+    """One JSON object; none for what only a live screen needs."""
+    live_only = isinstance(fact, facts.Info | facts.Presence | facts.Tested)
+    return "" if live_only else encode(fact).decode()
+
+
+def warning_line(view: View, fact: Fact) -> str:
+    """Only what went wrong, and the end."""
+    shown = isinstance(fact, Loud | facts.Finished | facts.Interrupted | facts.Printed)
+    return plain_line(view, fact) if shown else ""
+
+
+def describe(view: View, fact: Fact) -> str:
+    """A fact in one line; nothing for those that are only for the live screen."""
+    match fact:
+        case facts.Started():
+            again = (
+                f", going on after round {fact.done} with {len(fact.safe)} updates of the next"
+            )
+            again = again if fact.incarnation > 1 else ""
+            return f"{view.title}: {fact.rounds} rounds, {fact.participants} clients{again}"
+        case facts.RoundClosed():
+            left = view.seconds_left
+            return (
+                f"round {fact.round}/{view.rounds}: {fact.updates} updates in "
+                f"{fact.seconds:.1f} s, loss {decimal(fact.train_loss)}, "
+                f"{size(fact.bytes_up)} up, {size(fact.bytes_down)} down"
+                + (f", about {duration(left)} left" if left else "")
+            )
+        case facts.Evaluated():
+            return (
+                f"after round {fact.round}: global {percent(fact.accuracy_global)}, "
+                f"personal {percent(fact.accuracy_l1)} before and "
+                f"{percent(fact.accuracy_l2)} after own training"
+            )
+        case facts.Finished():
+            return f"{fact.reason}; model {fact.digest}" if fact.digest else fact.reason
+        case _:
+            return sentence(fact)
+
+
+def show_summary(view: View) -> None:
+    """Print the table and where everything is."""
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(results_table(view))
+    for line in _summary_lines(Path(view.folder)):
+        console.print(line)
+    if view.refused:
+        counts = ", ".join(f"{board} {n:,}" for board, n in sorted(view.refused.items()))
+        console.print(f"messages dropped or rejected, per board: {counts}")
+    console.print(f"results: {view.folder}/ (metrics.jsonl, events.jsonl, model.safetensors)")
+
+
+def show_status(view: View) -> None:
+    """Print how things are, once."""
+    console = Console(highlight=False)
+    if not view.run:
+        console.print("no experiment was ever started here", markup=False)
+    console.print(draw(view, time.time()))
+
+
+def _summary_lines(folder: Path) -> list[str]:
+    """The summary of the whole run in a few lines, also of what an earlier start has done."""
+    found = msgspec.json.decode((folder / "summary.json").read_bytes(), type=Summary)
+    named = {
+        "global": "accuracy_global",
+        "personal": f"accuracy_{found.personal_stage.lower()}",
+    }
+    parts = [
+        f"{name} {percent(figure.best)} (round {figure.best_round})"
+        for name, metric in named.items()
+        if (figure := found.figures.get(metric)) is not None
+    ]
+    ratio = f"; log10(global/personal) = {found.overall.value:+.3f}" if found.overall else ""
+    cost = found.cost
+    return [
+        f"best: {', '.join(parts) or 'nothing was tested'}{ratio}",
+        f"cost: {size(cost.bytes_up)} up, {size(cost.bytes_down)} down, "
+        f"{duration(cost.seconds)} in rounds, {duration(cost.train_seconds)} of training",
+    ]
