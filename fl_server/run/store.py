@@ -230,6 +230,8 @@ def create_run(root: Path, name: str, experiment: Experiment) -> RunStore:
     folder = root / name
     if (folder / "run.json").exists():
         raise UsageError(f"run {name!r} is already there, in {folder}; choose another --run")
+    with disk_errors(folder):  # models and updates: only its owner opens the folder to others
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_atomic(folder / "experiment.toml", write_text(experiment).encode())
     record = RunRecord(
         format=FORMAT,
