@@ -114,7 +114,7 @@ class HashingPool:
     @property
     def _store(self) -> SnapshotStore:
         assert self._order is not None, "a job before its run"
-        return SnapshotStore(Path(self._order.steps), self._order.run)
+        return SnapshotStore(Path(self._order.snapshots), self._order.run)
 
     def _train(self, order: JobOrder) -> None:
         self.trained.append((order.client, order.round))
