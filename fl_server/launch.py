@@ -23,7 +23,8 @@ from common.program.malloc import keep_buffers
 from common.program.signals import stopped_by_signals
 from common.wire.paho_link import PahoLink
 from fl_server.coordinator.conductor import StartRecord
-from fl_server.coordinator.service import Coordinator, publish_end_again
+from fl_server.coordinator.sender import publish_end_again
+from fl_server.coordinator.service import Coordinator
 from fl_server.coordinator.simulate import Simulation
 from fl_server.lab.fault_script import Script
 from fl_server.lab.faulty_lab import FaultyLab

@@ -1,5 +1,5 @@
-"""The algorithms by name; somebody else's by `package.module:builder`, or by the name under
-which their package registers it (entry point group `fedbed.algorithms`).
+"""The algorithms by name; those of others by `package.module:builder`, or by the name under
+which their package registers them (entry point group `fedbed.algorithms`).
 
 A builder takes keyword-only options with types and defaults and returns an Algorithm; its
 signature is all the declaration there is.
@@ -8,6 +8,7 @@ signature is all the declaration there is.
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
@@ -48,8 +49,13 @@ ALIASES = {"fedreb": "fedreg"}
 
 
 def build(name: str, options: Mapping[str, Option]) -> Algorithm:
-    """The algorithm of this name with these options."""
-    algorithm: object = find_builder(name)(**complete_options(name, options))
+    """The algorithm of this name with these options, and the defaults of the others."""
+    return build_complete(name, complete_options(name, options))
+
+
+def build_complete(name: str, options: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of this name with all of its options, from `complete_options`."""
+    algorithm: object = find_builder(name)(**options)
     if not isinstance(algorithm, Algorithm):
         raise ConfigError(f"algorithm.name is {name!r}, which does not build an Algorithm")
     return algorithm
@@ -93,9 +99,14 @@ def find_builder(name: str) -> Callable[..., Algorithm]:
 
 def known_builders() -> dict[str, str]:
     """Name -> place of every builder: ours, and those that installed packages register."""
-    others = {entry.name: entry.value for entry in entry_points(group="fedbed.algorithms")}
     aliases = {alias: BUILDERS[name] for alias, name in ALIASES.items()}
-    return {**others, **BUILDERS, **aliases}
+    return {**_registered(), **BUILDERS, **aliases}
+
+
+@functools.cache
+def _registered() -> dict[str, str]:
+    """What installed packages register; finding it means to look into every one of them."""
+    return {entry.name: entry.value for entry in entry_points(group="fedbed.algorithms")}
 
 
 def options_of(builder: Callable[..., Algorithm]) -> dict[str, tuple[Any, Any]]:
@@ -106,7 +117,7 @@ def options_of(builder: Callable[..., Algorithm]) -> dict[str, tuple[Any, Any]]:
 
 
 def choices(hint: Any) -> str:  # noqa: ANN401 - a type, annotated or not
-    """What a type with fixed words in it allows, such as `a number or 'forever'`."""
+    """What a type with literals in it allows, such as `a number or 'forever'`."""
     return " or ".join(_choices(hint))
 
 
