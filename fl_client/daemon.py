@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from common.disk.recording import Recorder
-from common.errors import BrokerError, ProtocolError, VersionError
+from common.errors import BrokerError, ClaimError, ProtocolError, StoreError, VersionError
 from common.ids import show_ids
 from common.program.systemd import Notifier
 from common.wire.drop_counter import DropCounter
@@ -63,6 +63,7 @@ from fl_client.outgoing import Outgoing, UpdateKey
 from fl_client.settings import Settings
 
 TICK_SECONDS = 0.25
+HELD_BYTES = 64 * 1024**2  # of messages that wait until our claim is settled
 
 log = logging.getLogger(__name__)
 
@@ -199,8 +200,10 @@ class Daemon:
                     f"{self._settings.board!r}: {reason}"
                 )
             case Arrived():
-                self._receive(happening)
-                self._link.confirm(happening)
+                try:
+                    self._receive(happening)
+                finally:  # whatever it was, it is not delivered again: coordinators repeat
+                    self._link.confirm(happening)
             case Streamed(token):
                 assert isinstance(token, UpdateKey), "only updates are streamed"
                 self._feed(UpdateStreamed(token.client, token.round, now))
@@ -210,6 +213,21 @@ class Daemon:
                     self._feed(event)
 
     def _receive(self, arrived: Arrived) -> None:
+        """Handle a message. One that we fail to handle must not end the daemon: it is dropped.
+
+        Only a rival with our claim, and a disk that cannot be written, end it.
+        """
+        try:
+            self._handle(arrived)
+        except (ClaimError, StoreError):
+            raise
+        except Exception as error:
+            kind = f"{arrived.topic.split('/')[-2:]}: {type(error).__name__}"
+            reason = f"cannot be handled: {error!r}"
+            if self._dropped.note(kind, arrived.topic, len(arrived.payload), reason):
+                log.exception("a message on %s could not be handled", arrived.topic[:100])
+
+    def _handle(self, arrived: Arrived) -> None:
         if not arrived.payload:
             self._presence.cleared(arrived.topic)
             return
@@ -226,7 +244,8 @@ class Daemon:
             if self._presence.received(message, stored=arrived.retained):
                 self._begin()
         elif not self._presence.settled:
-            self._held.append(arrived)
+            if sum(len(held.payload) for held in self._held) < HELD_BYTES:
+                self._held.append(arrived)
         elif isinstance(message, Chunk):
             done = self._downloads.add(message)
             run, round_number = message.header.run, message.header.round
