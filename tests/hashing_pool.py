@@ -69,8 +69,9 @@ class HashingPool:
     # what tests call
 
     @property
-    def busy(self) -> bool:
-        return self._unprepared is not None or bool(self._jobs)
+    def pieces(self) -> int:
+        """How many pieces of work could be done next."""
+        return 1 if self._unprepared is not None else len(self._jobs)
 
     def work(self, choice: int = 0) -> bool:
         """Do one piece: prepare, write a snapshot, or report; False if there is none."""
@@ -114,7 +115,7 @@ class HashingPool:
     @property
     def _store(self) -> SnapshotStore:
         assert self._order is not None, "a job before its run"
-        return SnapshotStore(Path(self._order.steps), self._order.run)
+        return SnapshotStore(Path(self._order.snapshots), self._order.run)
 
     def _train(self, order: JobOrder) -> None:
         self.trained.append((order.client, order.round))

@@ -84,7 +84,7 @@ def test_what_was_trained_while_the_broker_was_away_is_sent_when_it_is_back(rig:
 def test_an_update_that_was_lost_on_its_way_is_sent_again(rig: Rig, tmp_path: Path) -> None:
     rig.open_round()
     rig.work(pool=False)
-    while rig.pool.busy:
+    while rig.pool.pieces:
         rig.pool.work()
         rig.daemon.advance()
         rig.link.cut()
