@@ -1,4 +1,4 @@
-.PHONY: help demo test quick chaos fleet-test bench setup-flower check clean setup-demo setup-test setup-fleet
+.PHONY: help demo test quick chaos docs fleet-test bench setup-flower check clean setup-demo setup-test setup-fleet
 BIN := .venv/bin
 
 help:  ## this list
@@ -22,6 +22,9 @@ chaos: setup-test  ## 200 faults of all kinds over several runs; every run must 
 fleet-test: setup-fleet  ## the playbooks on four machines made for it (root, up to 15 minutes)
 	timeout 900 $(BIN)/python -m tests.fleet
 
+docs: setup-test  ## write the tables of settings and options in docs/ anew, from the code
+	$(BIN)/python -m common.experiment.option_tables docs/experiment.md docs/algorithms.md
+
 check: setup-test  ## format, lint, types
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -31,10 +34,10 @@ clean:  ## remove the environment and all caches; runs/ stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Flower wants other versions than ours, so it gets a folder of its own; without it row D is left out.
+# Flower wants other versions than ours, so it gets a folder of its own; without it the benchmark `flower` is left out.
 setup-flower: setup-test
 	@test -d .venv/flower/flwr || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--target .venv/flower -r bench/flower.txt || echo "bench: flwr could not be installed; row D is left out" >&2
+		--target .venv/flower -r bench/flower.txt || echo "bench: flwr could not be installed; the benchmark flower is left out" >&2
 
 setup-demo:
 	@scripts/setup.sh demo

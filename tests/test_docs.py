@@ -14,18 +14,20 @@ import numpy as np
 import pytest
 
 from broker.cli import main as fl_broker
-from common.algorithms import BUILDERS, build, find_builder, options_of
+from common.algorithms import BUILDERS, build
 from common.algorithms.base import Server, Update
 from common.config import Experiment, ModelSection
 from common.experiment.file import load_experiment
+from common.experiment.option_tables import refreshed
 from common.experiment.resolve import shapes_of
 from common.rng import generator
 from common.wire.topics import TOPICS
 from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
-from fl_server.lab.fault_script import read_script
+from fl_server.lab.faulty_lab import read_script
 from fl_server.reports.runs import read_reference
 from fl_server.sweeps.grid import plan
+from fl_server.watch.facts import KEPT_KINDS, KINDS
 
 SERVER = Server(
     clients=1, participants=1, classes=2, round=1, rng=lambda purpose: generator(1, purpose)
@@ -103,21 +105,34 @@ def test_the_readmes_experiment_loads(tmp_path: Path) -> None:
     assert load_experiment(tmp_path / "readme.toml").data.clients == 30
 
 
-def test_every_setting_is_in_the_docs_with_its_default() -> None:
+@pytest.mark.parametrize("page", ["experiment.md", "algorithms.md"])
+def test_the_tables_of_options_are_those_of_the_code(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    assert text == refreshed(text), f"docs/{page} is stale; run: make docs"
+
+
+def test_every_section_has_a_table_of_its_settings() -> None:
     text = (ROOT / "docs" / "experiment.md").read_text()
-    for name, section in get_type_hints(Experiment).items():
-        part = text.partition(f"## [{name}]")[2].partition("\n## ")[0]
-        for key in get_type_hints(section):
-            assert key == "options" or f"| `{key}` | `" in part, f"{name}.{key}"
+    for name in get_type_hints(Experiment):
+        part = text.partition(f"\n## [{name}]\n")[2].partition("\n## ")[0]
+        assert f"<!-- options: {name} -->\n| key | default | values | meaning |" in part, name
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-def test_every_option_of_an_algorithm_is_in_the_docs_with_its_default(name: str) -> None:
+def test_every_algorithm_has_a_table_of_its_options(name: str) -> None:
     page = (ROOT / "docs" / "algorithms.md").read_text()
     part = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
-    for key, (_, default) in options_of(find_builder(name)).items():
-        shown = f'"{default}"' if isinstance(default, str) else str(default).lower()
-        assert f"| `{key}` | `{shown}` |" in part, key
+    assert f"<!-- options: {name} -->\n| option | default | values | meaning |" in part
+
+
+def test_the_kinds_of_events_in_the_docs_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "results.md").read_text()
+    part = page.partition("\n## events.jsonl\n")[2].partition("\n## ")[0]
+    heads = re.findall(r"^\| (`.*?) \|", part, re.M)
+    kept = [kind for head in heads for kind in re.findall(r"`(\w+)`", head) if kind != "event"]
+    assert sorted(kept) == sorted(KEPT_KINDS)
+    shown = part.partition("are only shown, never written here:")[2]
+    assert set(re.findall(r"`(\w+)`", shown)) == KINDS - KEPT_KINDS
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/protocol.md"])
@@ -177,7 +192,7 @@ def test_the_project_speaks_of_itself_only() -> None:
         if path.suffix not in {".py", ".md", ".toml", ".sh", ".yml", ""} or not path.is_file():
             continue
         text = path.read_text(errors="ignore")
-        assert not re.search(r"^\s*(import|from) pickle", text, re.M), name
+        assert not re.search(r"^\s*(import|from) pickle\b", text, re.M), name
         assert "/" + "work/" not in text, name
 
 

@@ -1,5 +1,5 @@
-"""The algorithms by name; somebody else's by `package.module:builder`, or by the name under
-which their package registers it (entry point group `fedbed.algorithms`).
+"""The algorithms by name; those of others by `package.module:builder`, or by the name under
+which their package registers them (entry point group `fedbed.algorithms`).
 
 A builder takes keyword-only options with types and defaults and returns an Algorithm; its
 signature is all the declaration there is.
@@ -49,8 +49,13 @@ ALIASES = {"fedreb": "fedreg"}
 
 
 def build(name: str, options: Mapping[str, Option]) -> Algorithm:
-    """The algorithm of this name with these options."""
-    algorithm: object = find_builder(name)(**complete_options(name, options))
+    """The algorithm of this name with these options, and the defaults of the others."""
+    return build_complete(name, complete_options(name, options))
+
+
+def build_complete(name: str, options: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of this name with all of its options, from `complete_options`."""
+    algorithm: object = find_builder(name)(**options)
     if not isinstance(algorithm, Algorithm):
         raise ConfigError(f"algorithm.name is {name!r}, which does not build an Algorithm")
     return algorithm
@@ -112,7 +117,7 @@ def options_of(builder: Callable[..., Algorithm]) -> dict[str, tuple[Any, Any]]:
 
 
 def choices(hint: Any) -> str:  # noqa: ANN401 - a type, annotated or not
-    """What a type with fixed words in it allows, such as `a number or 'forever'`."""
+    """What a type with literals in it allows, such as `a number or 'forever'`."""
     return " or ".join(_choices(hint))
 
 

@@ -1,4 +1,4 @@
-"""Experiment files: TOML in, one checked Experiment out; errors name the place and the cure."""
+"""Experiment files: TOML in, one checked Experiment out; errors name place and remedy."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import json
 import math
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
 
-from common.algorithms import choices, complete_options, find_builder, options_of
+from common.algorithms import choices, find_builder, options_of
 from common.config import AlgorithmSection, Experiment, Option, Section
 from common.errors import ConfigError
-from common.experiment.resolve import check
+from common.experiment.resolve import checked
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+WIDTH = 90  # of comments in the files that we write
 
 
 def load_experiment(
@@ -29,7 +32,7 @@ def load_experiment(
 ) -> Experiment:
     """The experiment in a file, with `section.key=value` overrides applied.
 
-    A file with a [sweep] is many experiments; `one_of_many` is that which the overrides say.
+    A file with a [sweep] is many experiments; with `one_of_many` the overrides select one.
     """
     text, table = read_table(path)
     if table.pop("sweep", None) is not None and not one_of_many:
@@ -87,12 +90,7 @@ def parse_experiment(table: Mapping[str, Any]) -> Experiment:
         if not isinstance(inner, dict):
             raise ConfigError(f"{name} is {inner!r}; expected a section: [{name}]")
         values[name] = _parse_section(name, kind, inner)
-    experiment = Experiment(**values)
-    check(experiment)
-    chosen = experiment.algorithm
-    options = complete_options(chosen.name, chosen.options)
-    algorithm = AlgorithmSection(name=chosen.name, options=options)
-    return msgspec.structs.replace(experiment, algorithm=algorithm)
+    return checked(Experiment(**values))
 
 
 def _parse_section(name: str, kind: type[Section], inner: dict[str, Any]) -> Section:
@@ -103,7 +101,7 @@ def _parse_section(name: str, kind: type[Section], inner: dict[str, Any]) -> Sec
         options = {key: value for key, value in inner.items() if key != "name"}
         for key, value in options.items():
             if not isinstance(value, Option):
-                raise ConfigError(f"{name}.{key} is {value!r}; expected a number or a word")
+                raise ConfigError(f"{name}.{key} is {value!r}; expected a number or a string")
         inner = {**({"name": inner["name"]} if "name" in inner else {}), "options": options}
     else:
         _check_names(f"{name}.", inner, get_type_hints(kind))
@@ -157,12 +155,12 @@ def _line_of(text: str, section: str, key: str | None) -> int | None:
     """The line of a key in its section; without a key, that of the section's header."""
     wanted = {(section, key)} if key else {(section, ""), ("", section)}
     place = ""
-    for number, line in enumerate(text.splitlines(), 1):
+    for at, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[+\s*(\w+)\s*\]", line):
             place = header[1]
         entry = re.match(r"\s*(\w+)\s*=", line)
         if (header or entry) and (place, entry[1] if entry else "") in wanted:
-            return number
+            return at
     return None
 
 
@@ -176,29 +174,27 @@ def write_text(experiment: Experiment) -> str:
     for name, kind in get_type_hints(Experiment).items():
         section = getattr(experiment, name)
         lines += [f"# {_first_line(kind)}", f"[{name}]"]
-        for key, (value, text) in _documented(kind, section).items():
-            lines += [f"# {line}" for line in _wrapped(text)]
+        for key, (value, hint) in settings_of(section).items():
+            lines += [f"# {line}" for line in textwrap.wrap(description(hint), WIDTH)]
             lines.append(f"{key} = {as_toml(value)}")
         lines.append("")
     return "\n".join(lines)
 
 
-def _documented(kind: type[Section], section: Section) -> dict[str, tuple[object, str]]:
-    """Key -> (value, description); an algorithm's own options stand beside its name."""
-    hints = get_type_hints(kind, include_extras=True)
+def settings_of(section: Section) -> dict[str, tuple[object, Any]]:
+    """Key -> (value, type); an algorithm's own options stand beside its name."""
+    hints = get_type_hints(type(section), include_extras=True)
     found = {
-        key: (getattr(section, key), description(hint))
-        for key, hint in hints.items()
-        if key != "options"
+        key: (getattr(section, key), hint) for key, hint in hints.items() if key != "options"
     }
     if isinstance(section, AlgorithmSection):
         for key, (hint, default) in options_of(find_builder(section.name)).items():
-            found[key] = (section.options.get(key, default), description(hint))
+            found[key] = (section.options.get(key, default), hint)
     return found
 
 
 def description(hint: Any) -> str:  # noqa: ANN401 - a type, annotated or not
-    """What a setting's annotation says about it, with its range or choices."""
+    """The description in a setting's annotation."""
     metas = getattr(hint, "__metadata__", ())
     return next((m.description for m in metas if getattr(m, "description", None)), "")
 
@@ -207,18 +203,9 @@ def _first_line(kind: type) -> str:
     return (kind.__doc__ or "").strip().splitlines()[0]
 
 
-def _wrapped(text: str) -> list[str]:
-    words, lines = text.split(), [""]
-    for word in words:
-        if len(lines[-1]) + len(word) > 88:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return [line for line in lines if line]
-
-
 def as_toml(value: object) -> str:
     """A setting's value as it stands in a file."""
-    if isinstance(value, str):  # JSON's escapes are TOML's, but for pairs of surrogates and DEL
+    if isinstance(value, str):  # JSON's escapes are TOML's, except surrogate pairs and DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -1,17 +1,19 @@
-"""What an experiment's words stand for: algorithm, model, participants.
+"""What the names in an experiment stand for: algorithm, model, participants.
 
-No torch, unless the model is somebody else's.
+No torch, unless the model is a user's own.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from common.algorithms import build
+import msgspec
+
+from common.algorithms import build, build_complete, complete_options
 from common.algorithms.base import Algorithm, Server
 from common.algorithms.local_norm import with_local_norm
 from common.arrays import Arrays
-from common.config import Experiment
+from common.config import AlgorithmSection, Experiment
 from common.data.datasets import dataset_info
 from common.data.partition import no_natural_clients
 from common.data.skews import smallest_of
@@ -49,7 +51,7 @@ def server_of(
 
 
 def buffers_of(experiment: Experiment) -> frozenset[str]:
-    """The arrays of the model that are no parameters; only models of others have any."""
+    """The arrays of the model that are not parameters; only users' own models have any."""
     if not has_user_model(experiment):
         return frozenset()
     return frozenset(name for name, _ in user_model(experiment).named_buffers())
@@ -80,19 +82,19 @@ def shapes_of(experiment: Experiment) -> dict[str, tuple[int, ...]]:
 
 
 def first_model(experiment: Experiment) -> Arrays:
-    """The model everybody starts from."""
+    """The model that the first round starts from."""
     if not has_user_model(experiment):
         return initial(spec_of(experiment), generator(experiment.experiment.seed, "model"))
     return {name: value.numpy() for name, value in user_model(experiment).state_dict().items()}
 
 
 def has_user_model(experiment: Experiment) -> bool:
-    """Whether the model is somebody else's, by `package.module:function`."""
+    """Whether the model is a user's own, named by `package.module:function`."""
     return ":" in experiment.model.name
 
 
 def user_model(experiment: Experiment) -> nn.Module:
-    """Somebody else's model with its first values."""
+    """The user's own model with its first values."""
     name, info = experiment.model.name, dataset_info(experiment.data.dataset)
     function = find_function("model.name", name)
     from common.learning.user_models import (
@@ -119,26 +121,34 @@ def network_of(experiment: Experiment) -> nn.Module:
 
 def participants_of(experiment: Experiment) -> tuple[int, ...]:
     """The client ids that take part."""
-    everybody = tuple(range(experiment.data.clients))
+    everyone = tuple(range(experiment.data.clients))
     text = experiment.selection.participants
     if text == "all":
-        return everybody
+        return everyone
     try:
         chosen = parse_ids(text)
     except UsageError as error:
         raise ConfigError(f"selection.participants: {error}") from error
-    outside = sorted(set(chosen) - set(everybody))
+    outside = sorted(set(chosen) - set(everyone))
     if outside:
         raise ConfigError(
             f"selection.participants names clients {show_ids(outside)}, "
-            f"but data.clients = {experiment.data.clients} has only 0-{everybody[-1]}"
+            f"but data.clients = {experiment.data.clients} has only 0-{everyone[-1]}"
         )
     return chosen
 
 
-def check(experiment: Experiment) -> None:
-    """Refuse an experiment whose sections do not fit together."""
-    algorithm_of(experiment)
+def checked(experiment: Experiment) -> Experiment:
+    """The experiment with all options of its algorithm, if its sections fit together."""
+    name = experiment.algorithm.name
+    options = complete_options(name, experiment.algorithm.options)
+    build_complete(name, options)  # builders refuse what types cannot express
+    _check_sections(experiment)
+    algorithm = AlgorithmSection(name=name, options=options)
+    return msgspec.structs.replace(experiment, algorithm=algorithm)
+
+
+def _check_sections(experiment: Experiment) -> None:
     shapes_of(experiment)
     participants = participants_of(experiment)
     wanted = experiment.selection.start_with

@@ -14,9 +14,7 @@ every = [1.0, 3.0]
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -25,11 +23,6 @@ from msgspec import Meta
 from common.config import Section
 from common.errors import ConfigError
 from common.rng import generator
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Kind: TypeAlias = Literal[
     "kill", "stop", "cut", "freeze", "slow", "duplicate", "corrupt", "wipe"
@@ -121,11 +114,11 @@ def _check(at: int, fault: Fault, boards: Sequence[str]) -> None:
         )
 
 
-def aimed(fault: Fault, boards: Sequence[str], seed: int, number: int) -> Fault:
+def aimed(fault: Fault, boards: Sequence[str], seed: int, order: int) -> Fault:
     """The same fault with "board" replaced by one of the boards."""
     if fault.target != "board":
         return fault
-    rng = generator(seed, "fault target", number)
+    rng = generator(seed, "fault target", order)
     return msgspec.structs.replace(fault, target=str(rng.choice(list(boards))))
 
 
@@ -134,26 +127,12 @@ def drawn(script: Script, boards: Sequence[str]) -> Iterator[tuple[float, Fault]
     chance = script.random
     if chance is None:
         return
-    for number in range(chance.count):
-        rng = generator(script.seed, "fault", number)
+    for order in range(chance.count):
+        rng = generator(script.seed, "fault", order)
         wait = float(rng.uniform(*chance.every))
         kind: Kind = chance.kinds[int(rng.integers(len(chance.kinds)))]
         targets = TARGETS[kind]
         target = targets[int(rng.integers(len(targets)))]
         seconds = round(float(rng.uniform(*chance.seconds)), 2)
         fault = Fault(kind=kind, target=target, seconds=seconds)
-        yield wait, aimed(fault, boards, script.seed, number)
-
-
-def read_script(path: Path, boards: Sequence[str]) -> Script:
-    """A fault file, checked; `boards` are the names of the lab's boards."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    try:
-        return parse_script(table, boards)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        yield wait, aimed(fault, boards, script.seed, order)

@@ -293,7 +293,7 @@ class ExecutorPool:
         self._rig.link.post(self._executor.prepare(order))
 
     def start(self, order: JobOrder) -> None:
-        done = self._executor.turn(order, self._rig.link.post)
+        done = self._executor.run(order, self._rig.link.post)
         assert isinstance(done, JobDone), done
         self._rig.link.post(done)
 

@@ -12,7 +12,7 @@ from common.errors import DataError
 
 
 def decode_picture(place: Path, content: bytes) -> npt.NDArray[np.uint8]:
-    """Red, green and blue [height, width, 3] of a JPEG or WebP that was read at `place`."""
+    """Red, green and blue [height, width, 3] of a JPEG that was read at `place`."""
     try:
         from PIL import Image, UnidentifiedImageError  # only some datasets need it
     except ImportError as error:
@@ -20,7 +20,7 @@ def decode_picture(place: Path, content: bytes) -> npt.NDArray[np.uint8]:
             f"{place} is read with Pillow, which is not installed: pip install pillow"
         ) from error
     try:
-        with Image.open(io.BytesIO(content), formats=("JPEG", "WEBP")) as picture:
+        with Image.open(io.BytesIO(content), formats=("JPEG",)) as picture:
             return np.asarray(picture.convert("RGB"))
     except (OSError, SyntaxError, ValueError, UnidentifiedImageError) as error:
         raise DataError(f"{place} is damaged: {error}") from error

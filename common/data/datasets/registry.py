@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from common.data.datasets.base import DatasetInfo, Layout
-from common.data.datasets.cifar import CifarBatch, CifarBatches, CifarSheet, CifarSheets
+from common.data.datasets.cifar import CifarBatch, CifarBatches
 from common.data.datasets.idx import EmnistFiles, EmnistZip, IdxFile, IdxFiles
 from common.data.datasets.shakespeare import PlaysArchive, PlaysText
 from common.data.datasets.tiny_imagenet import TinyFolder, TinyZip
@@ -100,44 +100,6 @@ _CIFAR_10 = (
     CifarBatch("data_batch_5", "482c414d41f54cd18b22e5b47cb7c3cb", 10_000),
     CifarBatch("test_batch", "40351d587109b95175f43aff81a1287e", 10_000),
 )
-_CIFAR_10_SHEETS = (
-    CifarSheet(
-        "train_0.webp",
-        "train",
-        0,
-        "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
-    ),
-    CifarSheet(
-        "train_1.webp",
-        "train",
-        10_000,
-        "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
-    ),
-    CifarSheet(
-        "train_2.webp",
-        "train",
-        20_000,
-        "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
-    ),
-    CifarSheet(
-        "train_3.webp",
-        "train",
-        30_000,
-        "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
-    ),
-    CifarSheet(
-        "train_4.webp",
-        "train",
-        40_000,
-        "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
-    ),
-    CifarSheet(
-        "test_0.webp",
-        "test",
-        0,
-        "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
-    ),
-)
 _CIFAR_100 = (
     CifarBatch("train", "16019d7e3df5f24257cddd939b257f8d", 50_000),
     CifarBatch("test", "f0ef6b0ae62326f3e7ffdfab6717acfc", 10_000),
@@ -167,7 +129,7 @@ def _fetch_plays(torchvision: ModuleType, root: Path) -> None:
 
 _ALL = (
     Entry(
-        # an official test set by our decree: all of it is Fashion-MNIST's
+        # all of it is Fashion-MNIST's official test set; the division into two parts is ours
         DatasetInfo("fmnist-mini", (1, 28, 28), 10, 10_000, 8_000),
         (IdxFiles("Fashion-MNIST", (_FASHION_TEST,)),),
     ),
@@ -192,13 +154,13 @@ _ALL = (
     ),
     Entry(
         DatasetInfo("cifar-10", (3, 32, 32), 10, 60_000, 50_000),
-        (CifarBatches(_CIFAR_10, b"labels"), CifarSheets(_CIFAR_10_SHEETS)),
+        (CifarBatches(_CIFAR_10, "labels"),),
         ("cifar-10-batches-py", "cifar10/cifar-10-batches-py", "cifar10", "cifar-10"),
         lambda torchvision, root: _fetch_cifar(torchvision, root, "CIFAR10"),
     ),
     Entry(
         DatasetInfo("cifar-100", (3, 32, 32), 100, 60_000, 50_000),
-        (CifarBatches(_CIFAR_100, b"fine_labels"),),
+        (CifarBatches(_CIFAR_100, "fine_labels"),),
         ("cifar-100-python", "cifar100/cifar-100-python", "cifar100", "cifar-100"),
         lambda torchvision, root: _fetch_cifar(torchvision, root, "CIFAR100"),
     ),

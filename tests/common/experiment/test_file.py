@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.algorithms import BUILDERS, find_builder, options_of
+from common.algorithms.base import Algorithm
+from common.algorithms.fedavg import fedavg
 from common.config import (
     AlgorithmSection,
     DataSection,
@@ -194,7 +196,7 @@ WRONG = [
     (
         "[algorithm]\nweighting = [1]\n",
         ":2",
-        "algorithm.weighting is [1]; expected a number or a word",
+        "algorithm.weighting is [1]; expected a number or a string",
     ),
     # things that do not fit together
     (
@@ -355,6 +357,23 @@ def test_a_wrong_override_is_blamed_itself_and_not_the_file(
 def test_an_override_into_what_is_no_section_is_refused() -> None:
     with pytest.raises(ConfigError, match="training is not a section"):
         apply_override({"training": 1}, "training.epochs=3")
+
+
+BUILT: list[float] = []
+
+
+def counted(*, step: float = 0.5) -> Algorithm:
+    """FedAvg that takes note of every time it is built."""
+    BUILT.append(step)
+    return fedavg()
+
+
+def test_reading_an_experiment_builds_its_algorithm_once(tmp_path: Path) -> None:
+    BUILT.clear()
+    path = tmp_path / "counted.toml"
+    path.write_text(f'[algorithm]\nname = "{__name__}:counted"\n')
+    assert load_experiment(path).algorithm.options == {"step": 0.5}
+    assert BUILT == [0.5]
 
 
 def test_every_key_has_a_description() -> None:

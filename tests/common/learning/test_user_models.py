@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from common.arrays import digest
 from common.config import Experiment, ExperimentSection, ModelSection
 from common.errors import ConfigError
-from common.experiment.resolve import check, first_model, shapes_of, user_model
+from common.experiment.resolve import checked, first_model, shapes_of, user_model
 
 Shape = tuple[int, int, int]
 HERE = "tests.common.learning.test_user_models"
@@ -90,9 +90,9 @@ def test_a_users_model_starts_in_evaluation_mode() -> None:
 )
 def test_a_model_that_does_not_fit_is_refused_by_name(function: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=rf"model.name is '{HERE}:{function}'.*{problem}"):
-        check(experiment(function))
+        checked(experiment(function))
 
 
 def test_a_module_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"model.name is 'nowhere:at_all': No module named"):
-        check(Experiment(model=ModelSection(name="nowhere:at_all")))
+        checked(Experiment(model=ModelSection(name="nowhere:at_all")))
