@@ -1,4 +1,4 @@
-"""What has happened and waits to be taken, with a bound on the bytes that wait."""
+"""A queue of happenings, with a bound on the bytes that wait in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Inbox(Generic[T]):
-    """A queue; whoever brings something heavy waits outside until there is room for it.
+    """A queue; putting something heavy into it blocks until there is room.
 
     The broker is told how many messages may wait for our confirmation, but Mosquitto 2.0 lets
     that window grow with every confirmation: without a bound here, a fast network would
@@ -25,7 +25,7 @@ class Inbox(Generic[T]):
         self._queue: queue.SimpleQueue[tuple[T, int]] = queue.SimpleQueue()
 
     def put(self, item: T, weight: int = 0) -> None:
-        """Put something in; what weighs nothing never waits."""
+        """Put something in; what weighs nothing never blocks."""
         if weight:
             with self._room:
                 self._room.wait_for(lambda: self._closed or self._waiting < self._most)
@@ -47,7 +47,7 @@ class Inbox(Generic[T]):
         return self._waiting
 
     def close(self) -> None:
-        """Nobody takes anything any more, so nobody shall wait for that."""
+        """Nothing is taken out any more, so `put` must not block any more."""
         with self._room:
             self._closed = True
             self._room.notify_all()
