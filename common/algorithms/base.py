@@ -38,12 +38,12 @@ Logits: TypeAlias = "Callable[[Net, Tensor], Tensor]"
 
 Weighting: TypeAlias = Annotated[
     Literal["samples", "uniform"],
-    Meta(description="Whether a client counts by its number of samples, or all the same."),
+    Meta(description="Whether clients count by their number of samples, or equally."),
 ]
 
 
 class Net(Protocol):
-    """Arrays made to compute with: the model, copies of its parts, and single tensors."""
+    """Arrays as torch modules: the model, copies of its parts, and single tensors."""
 
     @property
     def has_norm(self) -> bool:
@@ -61,7 +61,7 @@ class Net(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalModel:
-    """What a local training made: all arrays that went in, those it trained with new values."""
+    """The result of a local training: all arrays given to it, with new values where trained."""
 
     arrays: dict[str, Array]
     loss: float
@@ -89,7 +89,7 @@ class Client(Protocol):
 
     @property
     def learning_rate(self) -> float:
-        """The rate of this round."""
+        """The learning rate of this round."""
 
     @property
     def data(self) -> Samples:
@@ -142,10 +142,10 @@ class Client(Protocol):
         """
 
     def tensors(self, arrays: Arrays) -> Mapping[str, Tensor]:
-        """Copies of arrays, to compute with."""
+        """Copies of arrays as tensors."""
 
     def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
-        """A model, ready to classify; `logits` says how, if not as usual."""
+        """A model ready to classify; `logits` replaces the way it computes its logits."""
 
     def mean_loss(self, arrays: Arrays, samples: Samples) -> float:
         """Mean cross-entropy of a model on some samples."""
@@ -156,7 +156,7 @@ class Trained:
     """What a client's training gives: its new state, its update, and its model for stage L2.
 
     `weights` is how much the update counts, for each of its parts; `values` are single
-    numbers worth a look, whose mean over the clients is written to the metrics.
+    numbers of interest, whose mean over the clients is written to the metrics.
     """
 
     state: Arrays
@@ -196,8 +196,8 @@ class Server:
     download: Arrays = field(default_factory=dict)
 
     def mean(self, updates: Sequence[Update]) -> dict[str, Array]:
-        """The mean of updates by their weights, or what the experiment uses in its place."""
-        # by number: a loop over updates would hold the last one while the next is loaded
+        """The weighted mean of the updates, or what the experiment uses instead."""
+        # by index: a loop over updates would hold the last one while the next is loaded
         items = (_weighted(updates[at]) for at in range(len(updates)))
         return combine(self.aggregation, items, self.download)
 
@@ -212,7 +212,7 @@ def nothing(_client: Client, _download: Arrays) -> Arrays:
 
 
 def model_of(arrays: Arrays) -> Arrays:
-    """Only the model, of arrays that may have more."""
+    """The model alone, from arrays that may contain more."""
     return parts(arrays, MODEL)
 
 
@@ -272,12 +272,12 @@ class Algorithm:
     """Both halves of a federated algorithm; what is not given is as in FedAvg.
 
     `server_update` gets the updates in ascending order of client id; each is loaded from disk
-    when it is looked at. `broadcast` makes the download of all clients from the server's state;
-    `private`, if there is one, what a selected client gets besides. `expects` gives arrays with
-    the names, shapes and kinds that an update must have, made from a download. `stages` gives
+    when it is accessed. `broadcast` makes the download of all clients from the server's state;
+    `private`, if given, makes what one selected client gets in addition. `expects` makes arrays
+    with the names, shapes and kinds that an update must have from a download. `stages` gives
     the models tested before a training. `coupled`: a client's new state only counts once the
     server has used its update. `copies` names parts that are built like the base or the head.
-    `rebalance` says which rebalanced samples the clients need.
+    `rebalance` is which rebalanced samples the clients need.
     """
 
     name: str

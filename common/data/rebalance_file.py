@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rebalanced:
-    """As many samples of each class of a client; `effective` of them are not augmented."""
+    """Equally many samples of each class; `effective` of them are not augmented."""
 
     samples: Samples
     effective: int
@@ -80,7 +80,7 @@ def make_rebalanced(
 def rebalanced_set(
     train: Samples, target: int, rebalance: Rebalance, rng: np.random.Generator
 ) -> Samples:
-    """`target` samples of each class there is: the originals, then the augmented ones."""
+    """`target` samples of each class of the client: originals first, then augmented ones."""
     choice = choose(train.labels, target, rng)
     copies = augmented(train.images[choice.copied], rebalance.augmentation, rng)
     images = np.concatenate([train.images[choice.originals], copies])

@@ -12,7 +12,9 @@ import msgspec
 from msgspec import Meta
 
 PROTOCOL = 1
-COORDINATOR = "@coordinator"  # its presence stands beside the boards'; no board has this name
+COORDINATOR = (
+    "@coordinator"  # its presence is published like a board's; no board can have this name
+)
 
 Natural = Annotated[int, Meta(ge=0)]
 Name = Annotated[str, Meta(min_length=1, max_length=120)]
@@ -136,7 +138,7 @@ class Selected(Wire, frozen=True, kw_only=True):
 
 
 class Count(Wire, frozen=True, kw_only=True):
-    """How many of how many test samples were classified correctly."""
+    """Test samples classified correctly, and test samples in total."""
 
     correct: Natural
     total: Annotated[int, Meta(ge=1)]
@@ -167,7 +169,7 @@ class TrainEnd(Wire, frozen=True, kw_only=True):
 
 
 class ChunkHeader(Wire, frozen=True, kw_only=True):
-    """What stands before the bytes of a part: whose blob, which part, the blob's digest.
+    """The header of a chunk: whose blob, which part, the blob's digest.
 
     `client` is None for a model that all clients get; `down`: it goes to the client.
     """
