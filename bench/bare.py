@@ -1,4 +1,4 @@
-"""The limit of row C: paho alone, publishing and answering the bytes of a round, no more.
+"""The limit of `protocol.py`: paho alone, sending the bytes of a round to and fro, no more.
 
 With a folder it does besides what no durable round can do without: boards digest and store
 each update before they send it; the server digests, stores, checks and adds up each of them,

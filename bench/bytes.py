@@ -1,4 +1,4 @@
-"""F: bytes on the wire per round for each encoding, and what the encodings cost in accuracy."""
+"""Bytes on the wire per round for each encoding, and what the encodings cost in accuracy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def measure(folder: Path, effort: Effort) -> list[Figure]:
         accuracy = _accuracy(folder / f"accuracy-{encoding}", encoding, effort)
         found.append(
             figure(
-                "F",
+                "bytes",
                 f"bytes per round in {encoding}, payloads as the coordinator counts them",
                 against="(boards + selected clients) x model in float32",
                 value=share,

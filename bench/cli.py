@@ -1,4 +1,4 @@
-"""python -m bench: measure rows, print a table, write JSON."""
+"""python -m bench: run the benchmarks, print a table, write JSON."""
 
 from __future__ import annotations
 
@@ -17,37 +17,42 @@ from bench.figures import Effort, Figure
 from bench.table import show
 from bench.testbed import ROOT, environment
 
-ROWS = "abcdefgh"
+BENCHMARKS = (
+    "training",
+    "rounds",
+    "protocol",
+    "flower",
+    "memory",
+    "bytes",
+    "scale",
+    "startup",
+)
 
 
 @click.command()
-@click.argument("rows", default=ROWS)
+@click.argument("names", nargs=-1, type=click.Choice(BENCHMARKS))
 @click.option("--small", is_flag=True, help="Try the machinery with few repeats; no JSON.")
 @click.option("--out", type=click.Path(path_type=Path), default=ROOT / "docs" / "bench.json",
               help="Where the JSON goes.  [default: docs/bench.json]")  # fmt: skip
 @click.option("--minutes", type=float, default=20.0, show_default=True,
-              help="No row is begun after this time.")  # fmt: skip
-def main(rows: str, small: bool, out: Path, minutes: float) -> None:
-    """Measure ROWS (letters, such as "ac"; default: all)."""
-    if unknown := set(rows.lower()) - set(ROWS):
-        raise click.UsageError(f"no rows {', '.join(sorted(unknown))}; there are {ROWS}")
+              help="No benchmark is started after this time.")  # fmt: skip
+def main(names: tuple[str, ...], small: bool, out: Path, minutes: float) -> None:
+    """Run the benchmarks with these NAMES (default: all)."""
     os.environ.update(environment())  # the boards of our labs must find `bench.echo`
     started = time.monotonic()
     figures: list[Figure] = []
-    for row in sorted(rows.lower()):
+    for name in (name for name in BENCHMARKS if name in (names or BENCHMARKS)):
         if time.monotonic() - started > minutes * 60:
-            click.echo(f"row {row.upper()}: left out, the time is up", err=True)
+            click.echo(f"{name}: left out, the time is up", err=True)
             continue
-        click.echo(f"row {row.upper()} ...", err=True)
-        measure = importlib.import_module(f"bench.row_{row}").measure
+        click.echo(f"{name} ...", err=True)
+        measure = importlib.import_module(f"bench.{name}").measure
         with tempfile.TemporaryDirectory(prefix="fedbed-bench-") as folder:
             found = measure(Path(folder), Effort(full=not small))
         for figure in found:
-            click.echo(
-                f"row {figure.row}: {figure.value} ({figure.must}) {figure.note}", err=True
-            )
+            click.echo(f"{name}: {figure.value} ({figure.must}) {figure.note}", err=True)
         figures += found
-        if not small:  # after every row: what was measured stays, whatever comes
+        if not small:  # after every benchmark: what was measured stays, whatever comes
             out.write_text(_as_json(figures, time.monotonic() - started))
     show(figures)
 

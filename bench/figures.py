@@ -1,4 +1,4 @@
-"""What a row of the benchmark says, and small helpers to measure it."""
+"""What a benchmark has measured, and small helpers to measure it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 class Figure:
     """One measured ratio, what it is against, and what it must reach."""
 
-    row: str
+    benchmark: str
     what: str
     against: str
     must: str
@@ -34,7 +34,7 @@ class Effort:
 
 
 def figure(
-    row: str,
+    benchmark: str,
     what: str,
     *,
     against: str,
@@ -47,7 +47,14 @@ def figure(
     word, mark = limit
     reached = value >= mark if word == "at least" else value <= mark
     return Figure(
-        row, what, against, f"{word} {mark:g}", round(value, 3), reached, note, details or {}
+        benchmark,
+        what,
+        against,
+        f"{word} {mark:g}",
+        round(value, 3),
+        reached,
+        note,
+        details or {},
     )
 
 

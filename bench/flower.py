@@ -1,4 +1,4 @@
-"""D: the round of row C, against Flower: a SuperLink and two SuperNodes on loopback.
+"""The round of `protocol.py`, against Flower: a SuperLink and two SuperNodes on loopback.
 
 Flower's packages clash with ours (it wants an older rich), so they have a folder of their own:
 `make bench` fills it, FEDBED_FLOWER names another one.
@@ -48,7 +48,7 @@ out = "{out}"
 
 
 def measure(folder: Path, effort: Effort) -> list[Figure]:
-    """The row, or why there is none."""
+    """How many times faster we are, or why it was not measured."""
     packages = Path(os.environ.get("FEDBED_FLOWER", ROOT / ".venv" / "flower"))
     if not (packages / "flwr").is_dir():
         return [_unmeasured(f"flwr is not installed in {packages}")]
@@ -61,7 +61,7 @@ def measure(folder: Path, effort: Effort) -> list[Figure]:
         ours = round_times(coordinate(folder / "runs", "r", experiment, lab.address))
     return [
         figure(
-            "D",
+            "flower",
             WHAT,
             against=AGAINST,
             value=median(flower) / median(ours),
@@ -72,7 +72,7 @@ def measure(folder: Path, effort: Effort) -> list[Figure]:
 
 
 def _unmeasured(why: str) -> Figure:
-    return Figure("D", WHAT, AGAINST, "at least 50", None, None, f"not measured: {why}")
+    return Figure("flower", WHAT, AGAINST, "at least 50", None, None, f"not measured: {why}")
 
 
 def _flower(folder: Path, packages: Path, rounds: int) -> list[float]:

@@ -1,6 +1,6 @@
 """The same round in Flower: two nodes that return what they get, three messages to each.
 
-Flower runs this file in its own processes, with its own packages (see `row_d.py`).
+Flower runs this file in its own processes, with its own packages (see `flower.py`).
 """
 
 # mypy: ignore-errors

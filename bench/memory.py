@@ -1,4 +1,4 @@
-"""E: peak memory of the coordinator while 100 updates of 25 MB come in one round."""
+"""Peak memory of the coordinator while 100 updates of 25 MB come in one round."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ALLOWED = 4 * MODEL + 100_000_000
 
 
 def measure(folder: Path, effort: Effort) -> list[Figure]:
-    """The row."""
+    """The peak, as a share of what is allowed."""
     clients = effort.pick(100, 8)
     experiment = write_experiment(
         folder / "experiment.toml",
@@ -29,7 +29,7 @@ def measure(folder: Path, effort: Effort) -> list[Figure]:
             peak = _coordinator_peak(folder, experiment, port)
     return [
         figure(
-            "E",
+            "memory",
             f"coordinator's peak memory, {clients} updates of 25 MB in one round",
             against="4 models + 100 MB",
             value=peak / ALLOWED,

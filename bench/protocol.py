@@ -1,4 +1,4 @@
-"""C: rounds that are all protocol, against bare paho with the same bytes on the same broker."""
+"""Rounds that are all protocol, against bare paho with the same bytes on the same broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def experiment_of(clients: int, rounds: int) -> Experiment:
 
 
 def measure(folder: Path, effort: Effort) -> list[Figure]:
-    """The row, for 6 and for 30 clients."""
+    """For 6 and for 30 clients."""
     return [f for clients in (6, 30) for f in _measure(folder / str(clients), clients, effort)]
 
 
@@ -50,7 +50,7 @@ def _measure(folder: Path, clients: int, effort: Effort) -> list[Figure]:
     durable = median(ours) / median(bare["durable"])
     return [
         figure(
-            "C",
+            "protocol",
             f"protocol-only round: 1.2 MB, 2 boards, {clients} clients",
             against="bare paho, same bytes, same broker",
             value=median(ours) / median(bare["bare"]),
@@ -61,7 +61,7 @@ def _measure(folder: Path, clients: int, effort: Effort) -> list[Figure]:
             },
         ),
         Figure(
-            "C",
+            "protocol",
             f"the same round, {clients} clients",
             against="bare paho that also digests, stores and adds up",
             must="(no mark)",

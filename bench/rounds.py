@@ -1,4 +1,4 @@
-"""B: whole rounds in a lab with 2 boards, against A's loop alone in 2 processes.
+"""Whole rounds in a lab with 2 boards, against the loop of `training.py` alone in 2 processes.
 
 30 clients, 6 per round. A round is as slow as the board with the most samples to train, with
 the network or without it; the loop alone is given the same shares of the same clients.
@@ -17,7 +17,7 @@ CLIENTS, SELECTED, BOARDS, EPOCHS = 30, 6, 2, 5
 
 
 def measure(folder: Path, effort: Effort) -> list[Figure]:
-    """The row."""
+    """How close whole rounds come to training alone."""
     found: list[float] = []
     details: dict[str, object] = {}
     for at in range(effort.pick(3, 1)):
@@ -31,7 +31,7 @@ def measure(folder: Path, effort: Effort) -> list[Figure]:
         details[f"loop alone {at}"] = rounded(ideal)
     return [
         figure(
-            "B",
+            "rounds",
             "whole rounds: ConvNet, 30 clients, 6 per round, 2 boards on 2 cores",
             against="the plain loop alone on the same clients, 2 processes",
             value=median(found),

@@ -1,4 +1,4 @@
-"""G: growth of the time of a round with registered clients, and with boards."""
+"""Growth of the time of a round with registered clients, and with boards."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _registered(folder: Path, effort: Effort) -> Figure:
             run = run_lab(folder / f"{size}-{at}", table, boards=4, seconds=600)
             times[size] += round_times(run)
     return figure(
-        "G",
+        "scale",
         f"round time at {sizes[-1]} registered clients, 6 selected, 4 boards",
         against="the same at 10 registered clients",
         value=median(times[sizes[-1]]) / median(times[sizes[0]]),
@@ -61,7 +61,7 @@ def _boards(folder: Path, effort: Effort) -> Figure:
         times[size] = round_times(run)
     models = (sizes[-1] + SELECTED) / (sizes[0] + SELECTED)
     return figure(
-        "G",
+        "scale",
         f"round time at {sizes[-1]} light boards, 6 selected, for each model that travels",
         against=f"the same at {sizes[0]} boards",
         value=median(times[sizes[-1]]) / median(times[sizes[0]]) / models,

@@ -1,4 +1,4 @@
-"""H: a daemon from its start to `connected`, and its memory while idle."""
+"""A daemon from its start to `connected`, and its memory while idle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def measure(folder: Path, effort: Effort) -> list[Figure]:
         daemons.close()
     return [
         figure(
-            "H",
+            "startup",
             "daemon, start to connected",
             against="importing torch",
             value=median(found["daemon"]) / median(found["import torch"]),
@@ -36,7 +36,7 @@ def measure(folder: Path, effort: Effort) -> list[Figure]:
             details={name: rounded(values) for name, values in found.items()},
         ),
         figure(
-            "H",
+            "startup",
             "daemon, resident memory while idle, MB",
             against="60 MB",
             value=median(daemons.memory),

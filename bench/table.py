@@ -18,5 +18,5 @@ def show(figures: list[Figure]) -> None:
     for item in figures:
         value = "not measured" if item.value is None else f"{item.value:g}"
         what = f"{item.what} ({item.note})" if item.note else item.what
-        table.add_row(item.row, what, item.against, item.must, value, WORDS[item.reached])
+        table.add_row(item.benchmark, what, item.against, item.must, value, WORDS[item.reached])
     Console().print(table)

@@ -1,4 +1,4 @@
-"""A: local training inside a daemon, against the fastest plain torch loop on the same core."""
+"""Local training inside a daemon, against the fastest plain torch loop on the same core."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_rates(process: subprocess.Popen[str]) -> dict[str, list[float]]:
     """Samples per second by kind, without the first of each, which warms up."""
     output, _ = process.communicate(timeout=600)
     if process.returncode:
-        raise RuntimeError("the loops failed; their words are above")
+        raise RuntimeError("the loops failed; their output is above")
     found: dict[str, list[float]] = {}
     for line in output.splitlines():
         item = json.loads(line)
@@ -40,12 +40,12 @@ def read_rates(process: subprocess.Popen[str]) -> dict[str, list[float]]:
 
 
 def measure(folder: Path, effort: Effort) -> list[Figure]:
-    """The row."""
+    """How close a training process comes to the plain loop."""
     (process,) = rates(folder, effort.pick(12, 4), "daemon", "plain")
     found = read_rates(process)
     return [
         figure(
-            "A",
+            "training",
             "local training in a daemon: ConvNet, Fashion-MNIST, batch 20, samples/s per core",
             against="the fastest plain torch loop",
             value=median(found["daemon"]) / median(found["plain"]),

@@ -1,8 +1,8 @@
-"""Who may log in: bundles to hand out, and the two files that Mosquitto reads.
+"""Accounts: bundles to hand out, and the two files that Mosquitto reads.
 
-`<folder>/accounts/<name>.toml` is what its owner gets, and the record of who has which clients;
-`passwords` (hashes) and `acl` (rules) are made from these. A password stands in that file only,
-never on a command line, on the screen or in a log.
+`<folder>/accounts/<name>.toml` is the bundle for its owner, and the record of which board has
+which clients; `passwords` (hashes) and `acl` (rules) are made from these. A password is in that
+file only, never on a command line, on the screen or in a log.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from broker.acl import Account, acl_text
 from broker.authority import ca_text
-from broker.config import ACL, PASSWORDS
-from broker.private_files import make_private, write_private, writing
+from broker.config import ACL, FORGET, PASSWORDS, PRIVATE
 from common.access.credentials import Credentials, credentials_text, read_credentials
-from common.errors import StoreError, UsageError
+from common.disk.atomic import disk_errors, write_atomic
+from common.disk.lock import FolderLock
+from common.errors import UsageError
 from common.ids import check_name, parse_ids, show_ids
 
 # As mosquitto_passwd 2.0 writes them. Our passwords are 256 random bits, which no number of
@@ -37,11 +39,11 @@ class Enrolled:
 
 
 def enroll(folder: Path, account: Account, broker: str) -> Enrolled:
-    """Let somebody in, or change what an account is for; its password stays."""
+    """Make an account, or change what it is for; its password stays."""
     check_name(account.name, "name")
     check_name(account.federation, "--federation")
     path = _bundle(folder, account.name)
-    with writing(folder):
+    with _writing(folder):
         known = _read_all(folder)
         _refuse_overlap(account, known.values())
         entries = _entries(folder)
@@ -59,10 +61,10 @@ def enroll(folder: Path, account: Account, broker: str) -> Enrolled:
         if wanted == before:
             _write_if_new(folder / ACL, _rules(known))
             return Enrolled(path, changed=False)
-        make_private(path.parent)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         # The bundle first: a crash in between leaves a file to write again, not an account
-        # that nobody can use.
-        write_private(path, credentials_text(wanted))
+        # whose password is lost.
+        write_atomic(path, credentials_text(wanted).encode(), mode=PRIVATE)
         _write_if_new(folder / ACL, _rules(known))
         if before is None:
             _write_entries(folder, {**entries, account.name: _hashed(wanted.password)})
@@ -70,8 +72,12 @@ def enroll(folder: Path, account: Account, broker: str) -> Enrolled:
 
 
 def revoke(folder: Path, name: str) -> None:
-    """End an account: its password no longer opens anything, its bundle is gone."""
-    with writing(folder):
+    """End an account: its password is no longer valid, its bundle is deleted.
+
+    Mosquitto cannot end the sessions, queues and retained messages of one account: the
+    broker drops those of all, now or at its next start, and the others publish theirs again.
+    """
+    with _writing(folder):
         entries = _entries(folder)
         if name not in entries:
             known = ", ".join(sorted(entries)) or "none"
@@ -79,24 +85,30 @@ def revoke(folder: Path, name: str) -> None:
         _write_entries(folder, {key: entries[key] for key in entries if key != name})
         _bundle(folder, name).unlink(missing_ok=True)
         _write_if_new(folder / ACL, _rules(_read_all(folder)))
+        (folder / FORGET).touch(PRIVATE)
 
 
 def accounts(folder: Path) -> tuple[Account, ...]:
-    """Who may log in, sorted by name."""
-    try:
+    """All accounts, sorted by name."""
+    with disk_errors(folder):
         entries = _entries(folder)
         known = _read_all(folder)
-    except OSError as error:
-        raise StoreError(f"cannot read the accounts in {folder}: {error.strerror}") from error
     return tuple(_account(known[name]) for name in sorted(known) if name in entries)
 
 
 def prepare_files(folder: Path) -> None:
-    """Mosquitto does not start without the files it is told to read."""
-    with writing(folder):
+    """Write the files that Mosquitto needs to start, if they are missing."""
+    with _writing(folder):
         _write_if_new(folder / ACL, _rules(_read_all(folder)))
         if not (folder / PASSWORDS).exists():
             _write_entries(folder, {})
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """One writer at a time, so that no change is lost."""
+    with disk_errors(folder), FolderLock(folder, "fl-broker", wait=True):
+        yield
 
 
 def _bundle(folder: Path, name: str) -> Path:
@@ -146,10 +158,10 @@ def _entries(folder: Path) -> dict[str, str]:
 
 def _write_entries(folder: Path, entries: Mapping[str, str]) -> None:
     lines = [f"{name}:{entry}\n" for name, entry in sorted(entries.items())]
-    write_private(folder / PASSWORDS, "".join(lines))
+    write_atomic(folder / PASSWORDS, "".join(lines).encode(), mode=PRIVATE)
 
 
 def _write_if_new(path: Path, text: str) -> None:
-    """A file that did not change is not touched: the broker would read everything again."""
+    """Write a file only if it changes: at every new one the broker reloads everything."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
-        write_private(path, text)
+        write_atomic(path, text.encode(), mode=PRIVATE)

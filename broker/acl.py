@@ -1,28 +1,33 @@
-"""PURE: who may publish and read what, as Mosquitto's acl_file; made from the topic table.
+"""PURE: which account may publish and read what, as Mosquitto's acl_file.
+
+Made from the topic table:
 
     board        writes  connected/<itself>, receive_info|receive_weights|test_metrics/<its ids>
-                 reads   what the coordinator says to all or to its ids, its own presence
+                 reads   what the coordinator publishes for all or for its ids, its own presence
     coordinator  writes  what the table gives to the server, connected/@coordinator
                  reads   everything in its federation
     viewer       reads   everything but weights and updates
 
-A board reads no other board's presence: who has which clients was settled when they were
-enrolled, and a stolen account must not be able to drive others out by claiming theirs.
+A board does not read the presence of other boards: which clients it has was settled when it
+was enrolled, and a stolen account must not be able to drive others out by claiming theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from common.access.credentials import Role
 from common.wire.messages import COORDINATOR
 from common.wire.topics import CONNECTED, RECEIVE_WEIGHTS, SEND_WEIGHTS, TOPICS, connected_topic
+
+if TYPE_CHECKING:
+    from common.access.credentials import Role
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Somebody who may log in."""
+    """A name that may log in, and what it is for."""
 
     name: str
     role: Role
@@ -31,7 +36,7 @@ class Account:
 
 
 def acl_text(accounts: Iterable[Account]) -> str:
-    """The whole file; whoever is not in it may do nothing."""
+    """The whole file; an account that is not in it may do nothing."""
     lines = ["# Written by fl-broker; changes here are lost."]
     for account in sorted(accounts, key=lambda account: account.name):
         lines.append(f"user {account.name}")
@@ -56,7 +61,7 @@ def written(account: Account) -> Iterator[str]:
 
 
 def read(account: Account) -> Iterator[str]:
-    """The topics an account gets messages from."""
+    """The topics an account receives messages from."""
     fed = account.federation
     if account.role == "coordinator":
         yield f"{fed}/#"

@@ -1,38 +1,35 @@
 """The broker's own certificate authority: makes and renews the certificate of the listener.
 
-`<folder>/tls/ca.key` never leaves the machine; `ca.pem` goes into every bundle. Boards are
-known by their passwords, not by certificates: one secret per board, and revoking is one line.
+`<folder>/tls/ca.key` never leaves the machine; `ca.pem` goes into every bundle. Boards log in
+with passwords, not with certificates: one secret per board, and revoking is one line.
 """
 
 from __future__ import annotations
 
-import ipaddress
+import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
-from broker.config import CA, CERTIFICATE, TLS
+from broker.config import CA, CERTIFICATE, PRIVATE, TLS
 from broker.hosts import is_host, normal
-from broker.private_files import make_private, write_private, writing
+from common.disk.atomic import write_atomic
+from common.disk.lock import FolderLock
 from common.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from broker import certificates
 
 CA_KEY = f"{TLS}/ca.key"
-CA_DAYS = 3650
-SERVER_DAYS = 730
 RENEW_DAYS = 30  # a certificate that ends sooner is replaced when the broker starts
-# The clock of a board without a battery may be behind until it has reached a time server.
-BACKDATE_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What people want to know of the listener's certificate."""
+    """The listener's certificate: whom it is for, and when it and its CA expire."""
 
     names: tuple[str, ...]
     end: datetime
@@ -42,8 +39,8 @@ class Certificate:
 def ensure_certificate(folder: Path, names: Iterable[str]) -> bool:
     """Make what is missing, no longer right or about to expire; True if something was."""
     wanted = _checked(names)
-    _need_library()
-    with writing(folder):
+    _library()
+    with FolderLock(folder, "fl-broker", wait=True):
         made = _ensure_ca(folder)
         if not made and _is_good(folder, wanted):
             return False
@@ -54,8 +51,8 @@ def ensure_certificate(folder: Path, names: Iterable[str]) -> bool:
 def renew_certificate(folder: Path, names: Iterable[str]) -> None:
     """Replace the listener's certificate; the CA and so all bundles stay as they are."""
     wanted = _checked(names)
-    _need_library()
-    with writing(folder):
+    _library()
+    with FolderLock(folder, "fl-broker", wait=True):
         _ensure_ca(folder)
         _issue(folder, wanted)
 
@@ -64,9 +61,9 @@ def read_certificate(folder: Path) -> Certificate | None:
     """The listener's certificate, or None before the first start."""
     if not (folder / CERTIFICATE).exists():
         return None
-    _need_library()
-    server = _load(folder / CERTIFICATE)
-    return Certificate(_names_in(server), _end(server), _end(_load(folder / CA)))
+    server, ca = _load(folder / CERTIFICATE), _load(folder / CA)
+    names = _library().names_of(server)
+    return Certificate(names, server.not_valid_after_utc, ca.not_valid_after_utc)
 
 
 def ca_text(folder: Path) -> str:
@@ -86,165 +83,59 @@ def _checked(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(wanted))
 
 
-def _need_library() -> None:
-    try:
-        import cryptography  # noqa: F401 - optional, only the broker's machine needs it
-    except ImportError as error:
-        raise UsageError(
-            "certificates need the package cryptography; install it: "
-            "pip install 'fedbed[broker]'"
-        ) from error
-
-
 def _is_good(folder: Path, wanted: tuple[str, ...]) -> bool:
     if not (folder / CERTIFICATE).exists():
         return False
     server, ca = _load(folder / CERTIFICATE), _load(folder / CA)
-    fresh = _end(server) - _now() > timedelta(days=RENEW_DAYS)
-    return fresh and server.issuer == ca.subject and set(wanted) <= set(_names_in(server))
+    fresh = server.not_valid_after_utc - datetime.now(timezone.utc) > timedelta(days=RENEW_DAYS)
+    certified = set(_library().names_of(server))
+    return fresh and server.issuer == ca.subject and set(wanted) <= certified
 
 
 def _ensure_ca(folder: Path) -> bool:
     if (folder / CA_KEY).exists() and (folder / CA).exists():
         return False
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-
-    make_private(folder / TLS)
-    key = _new_key()
-    name = _distinguished(f"fedbed CA {x509.random_serial_number():x}"[:40])
-    usage = x509.KeyUsage(
-        digital_signature=False, content_commitment=False, key_encipherment=False,
-        data_encipherment=False, key_agreement=False, key_cert_sign=True, crl_sign=True,
-        encipher_only=False, decipher_only=False,
-    )  # fmt: skip
-    certificate = (
-        _builder(name, name, key, CA_DAYS)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
+    library = _library()
+    key, certificate = library.make_ca()
+    (folder / TLS).mkdir(mode=0o700, exist_ok=True)
     # The key first: a crash in between leaves a CA to make again.
-    write_private(folder / CA_KEY, _key_text(key))
-    write_private(folder / CA, _text(certificate))
+    write_atomic(folder / CA_KEY, library.key_pem(key), mode=PRIVATE)
+    write_atomic(folder / CA, library.certificate_pem(certificate), mode=PRIVATE)
     return True
 
 
 def _issue(folder: Path, names: tuple[str, ...]) -> None:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    ca, ca_key = _load(folder / CA), _load_key(folder / CA_KEY)
-    key = _new_key()
-    certificate = (
-        _builder(_distinguished("fedbed broker"), ca.subject, key, SERVER_DAYS)
-        .add_extension(x509.SubjectAlternativeName(_general_names(names)), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()),
-            critical=False,
-        )
-        .sign(ca_key, hashes.SHA256())
-    )
-    # One file for both, so that Mosquitto can never meet a key with another's certificate.
-    write_private(folder / CERTIFICATE, _key_text(key) + _text(certificate))
+    library = _library()
+    key, certificate = library.issue(_load(folder / CA), _load_key(folder / CA_KEY), names)
+    # One file for both, so that Mosquitto never reads a key with another's certificate.
+    text = library.key_pem(key) + library.certificate_pem(certificate)
+    write_atomic(folder / CERTIFICATE, text, mode=PRIVATE)
 
 
-def _new_key() -> EllipticCurvePrivateKey:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    return ec.generate_private_key(ec.SECP256R1())
-
-
-def _distinguished(common_name: str) -> x509.Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, days: int
-) -> x509.CertificateBuilder:
-    from cryptography import x509
-
-    now = _now()
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=BACKDATE_DAYS))
-        .not_valid_after(now + timedelta(days=days))
-    )
-
-
-def _general_names(names: tuple[str, ...]) -> list[x509.GeneralName]:
-    from cryptography import x509
-
-    found: list[x509.GeneralName] = []
-    for name in names:
-        try:
-            found.append(x509.IPAddress(ipaddress.ip_address(name)))
-        except ValueError:
-            found.append(x509.DNSName(name))
+def _load(path: Path) -> certificates.Certificate:
+    library = _library()
+    try:
+        found: certificates.Certificate = library.load_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise StoreError(f"cannot read the certificate {path}: {error}") from error
     return found
 
 
-def _names_in(certificate: x509.Certificate) -> tuple[str, ...]:
-    from cryptography import x509
-
-    extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    return tuple(str(name.value) for name in extension.value)
-
-
-def _load(path: Path) -> x509.Certificate:
-    from cryptography import x509
-
+def _load_key(path: Path) -> certificates.Key:
+    library = _library()
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise StoreError(f"cannot read the certificate {path}: {error}") from error
-
-
-def _load_key(path: Path) -> EllipticCurvePrivateKey:
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    try:
-        key = load_pem_private_key(path.read_bytes(), password=None)
+        found: certificates.Key = library.load_key(path.read_bytes())
     except (OSError, ValueError) as error:
         raise StoreError(f"cannot read the key {path}: {error}") from error
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise StoreError(f"{path} is not a key that fl-broker made")
-    return key
+    return found
 
 
-def _key_text(key: EllipticCurvePrivateKey) -> str:
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-    )
-
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-
-
-def _text(certificate: x509.Certificate) -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return certificate.public_bytes(Encoding.PEM).decode()
-
-
-def _end(certificate: x509.Certificate) -> datetime:
-    return certificate.not_valid_after_utc
-
-
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
+def _library() -> ModuleType:
+    """`broker.certificates`, imported at the first use."""
+    try:
+        return importlib.import_module("broker.certificates")
+    except ImportError as error:
+        raise UsageError(
+            "certificates need the package cryptography; install it: "
+            "pip install 'fedbed[broker]'"
+        ) from error

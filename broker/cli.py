@@ -1,4 +1,4 @@
-"""fl-broker: run the broker, and say who may use it."""
+"""fl-broker: run the broker, and manage its accounts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import click
 from broker.accounts import Enrolled, accounts, enroll, prepare_files, revoke
 from broker.acl import Account
 from broker.authority import ensure_certificate, read_certificate, renew_certificate
-from broker.config import GUARDED_PORT, PLAIN_PORT, BrokerConfig, is_loopback
-from broker.private_files import write_private
-from broker.process import Broker, mosquitto_version
+from broker.config import GUARDED_PORT, PLAIN_PORT, PRIVATE, BrokerConfig, is_loopback
+from broker.limits import memory_bytes
+from broker.process import Broker
+from broker.program import mosquitto_version
 from broker.public_address import (
     PublicAddress,
     read_public_address,
@@ -22,7 +23,8 @@ from broker.public_address import (
 from broker.supervisor import supervise
 from common.access.credentials import DEFAULT_FEDERATION, Role, join_address, split_address
 from common.access.tls import days_left
-from common.errors import StoreError, UsageError
+from common.disk.atomic import write_atomic
+from common.errors import UsageError
 from common.ids import parse_ids, show_ids
 from common.program.cli import Commands, log_options, set_up_logging, version_option
 
@@ -49,7 +51,7 @@ _names = click.option(
 @click.group(cls=Commands)
 @version_option()
 def main() -> None:
-    """Run the MQTT broker of a testbed (Mosquitto), and say who may use it.
+    """Run the MQTT broker of a testbed (Mosquitto), and manage its accounts.
 
     \b
     Example:
@@ -76,8 +78,8 @@ def up(
 ) -> None:
     """Run the broker until Ctrl-C or SIGTERM; it is started again when it dies.
 
-    On a loopback address everybody on this machine may use it. Boards elsewhere need another
-    address, such as 0.0.0.0; then everything is TLS, everybody needs an account ('fl-broker
+    On a loopback address every user of this machine may use it. Boards elsewhere need another
+    address, such as 0.0.0.0; then everything is TLS, every client needs an account ('fl-broker
     enroll'), and the first start makes a private CA and a certificate.
 
     \b
@@ -88,7 +90,12 @@ def up(
     set_up_logging(-1 if quiet else verbose, log_format)
     guarded = not is_loopback(listen)
     usual = GUARDED_PORT if guarded else PLAIN_PORT
-    config = BrokerConfig(address=listen, port=usual if port is None else port, guarded=guarded)
+    config = BrokerConfig(
+        address=listen,
+        port=usual if port is None else port,
+        guarded=guarded,
+        max_memory_bytes=memory_bytes(),
+    )
     if guarded:
         public = with_names(
             PublicAddress(listen, config.port, read_public_address(folder).names), names
@@ -111,7 +118,7 @@ def up(
 @click.argument("name")
 @click.option("--clients", metavar="IDS", help="For a board: its clients, such as 0-2.")
 @click.option("--coordinator", is_flag=True, help="For fl-server run.")
-@click.option("--viewer", is_flag=True, help="For who only watches; reads no weights.")
+@click.option("--viewer", is_flag=True, help="For watching only; reads no weights.")
 @click.option("--broker", metavar="HOST[:PORT]",
               help="How it reaches this machine.  [default: found out]")  # fmt: skip
 @click.option("--federation", default=DEFAULT_FEDERATION, show_default=True,
@@ -147,8 +154,8 @@ def enroll_command(
     account = Account(name, role, federation, ids)
     enrolled = enroll(folder, account, _public_address(folder, broker))
     if output is not None:
-        _copy(enrolled.bundle, output)
-    _tell(account, enrolled, output)
+        write_atomic(output, enrolled.bundle.read_bytes(), mode=PRIVATE)
+    _report(account, enrolled, output)
 
 
 def _public_address(folder: Path, broker: str | None) -> str:
@@ -162,14 +169,7 @@ def _public_address(folder: Path, broker: str | None) -> str:
     return join_address(host.lower(), port)
 
 
-def _copy(bundle: Path, output: Path) -> None:
-    try:
-        write_private(output, bundle.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StoreError(f"cannot write {output}: {error.strerror}") from error
-
-
-def _tell(account: Account, enrolled: Enrolled, output: Path | None) -> None:
+def _report(account: Account, enrolled: Enrolled, output: Path | None) -> None:
     bundle = output or enrolled.bundle
     what = f" with clients {show_ids(account.clients)}" if account.clients else ""
     did = "enrolled" if enrolled.changed else "unchanged:"
@@ -186,7 +186,7 @@ def _tell(account: Account, enrolled: Enrolled, output: Path | None) -> None:
 @main.command("boards")
 @_folder
 def boards_command(folder: Path) -> None:
-    """List who may use the broker, and until when its certificate is valid.
+    """List the accounts, and until when the certificate is valid.
 
     \b
     Example:
@@ -213,14 +213,17 @@ def boards_command(folder: Path) -> None:
 @click.argument("name")
 @_folder
 def revoke_command(name: str, folder: Path) -> None:
-    """End the account of board NAME; a running broker disconnects whoever uses it.
+    """End the account NAME, and delete what it left in the broker.
+
+    A running broker is started again without the sessions, queues and retained messages of
+    all accounts; the others reconnect within seconds and publish theirs again. Runs go on.
 
     \b
     Example:
       fl-broker revoke pi-1
     """
     revoke(folder, name)
-    click.echo(f"account {name} is gone")
+    click.echo(f"account {name} is gone; the broker starts again without what it kept")
 
 
 @main.command()

@@ -1,7 +1,4 @@
-"""What our Mosquitto is told: `BrokerConfig` -> the text of mosquitto.conf.
-
-Pure; files and processes are process.py's.
-"""
+"""PURE: the settings of our Mosquitto, `BrokerConfig` -> the text of mosquitto.conf."""
 
 from __future__ import annotations
 
@@ -16,8 +13,13 @@ ACL = "acl"
 TLS = "tls"
 CA = f"{TLS}/ca.pem"
 CERTIFICATE = f"{TLS}/server.pem"  # with its key
+STATE = "mosquitto.db"  # sessions, queues, retained messages
+FORGET = "forget"  # while this file is there, STATE is not to be used again
 PLAIN_PORT, GUARDED_PORT = 1883, 8883
 HIGHEST_PORT = 65535
+PRIVATE = 0o600  # of every file in the broker's folder
+
+MOST_MEMORY_BYTES = 2 * 1024 * 1024 * 1024 - 1  # Mosquitto 2.0 reads no larger number
 
 # Nothing that could end the line or the word: the address is written into a configuration file.
 _ADDRESS = re.compile(r"[A-Za-z0-9_.:%-]{1,253}")
@@ -28,26 +30,30 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 class BrokerConfig:
     """One listener and its limits.
 
-    A listener that other machines can reach is `guarded`: TLS, accounts, and rules of who may
-    say and read what. Otherwise the class cannot be made. There is no plain listener beside a
-    guarded one: everybody logs in, also from this machine.
+    A listener that other machines can reach is `guarded`: TLS, accounts, and rules for what
+    each may publish and read. Otherwise the class cannot be made. There is no plain listener
+    beside a guarded one: clients on this machine log in, too.
     """
 
     address: str = "127.0.0.1"
     port: int = PLAIN_PORT
     guarded: bool = False
     # A chunk is at most 512 KiB. A larger packet than this ends its sender's connection, and a
-    # sender that repeats it after each reconnect never gets another word in.
+    # sender that repeats it after each reconnect never gets another message through.
     max_packet_bytes: int = 1024 * 1024
-    # Per client, for what waits until it is back; Mosquitto drops the rest and tells nobody.
+    # Per session, for what waits until its client reads; Mosquitto drops the rest silently. One
+    # model must fit: a board that subscribes gets all its parts at once.
     max_queued_messages: int = 10_000
     max_queued_bytes: int = 256 * 1024 * 1024
     max_inflight_messages: int = 100
-    max_connections: int = 1000
-    # The last resort of the whole process; without it a flood ends in the system's memory.
-    max_memory_bytes: int = 2 * 1024 * 1024 * 1024 - 1
+    # Also those that never log in; Mosquitto keeps them for 90 s, at 41 KB each with TLS.
+    max_connections: int = 10_000
+    # For everything; Mosquitto 2.0 has no bound per account. Beyond it every client fails, so
+    # the supervisor empties the broker before (see supervisor.py).
+    max_memory_bytes: int = MOST_MEMORY_BYTES
     autosave_seconds: int = 30
-    forget_clients_after_days: int = 1  # as long as a session of ours lives
+    # The shortest time Mosquitto knows: what a session holds is published again anyway.
+    forget_clients_after_hours: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what Mosquitto would misread, and open doors."""
@@ -69,7 +75,7 @@ class BrokerConfig:
             "max_inflight_messages",
             "max_connections",
             "autosave_seconds",
-            "forget_clients_after_days",
+            "forget_clients_after_hours",
         ):
             if not 1 <= getattr(self, name) <= HIGHEST_PORT:
                 raise ConfigError(
@@ -121,7 +127,7 @@ def mosquitto_conf(config: BrokerConfig, folder: str, *, user: str = "") -> str:
         "persistence true",
         f"persistence_location {folder}",
         f"autosave_interval {config.autosave_seconds}",
-        f"persistent_client_expiration {config.forget_clients_after_days}d",
+        f"persistent_client_expiration {config.forget_clients_after_hours}h",
         f"max_packet_size {config.max_packet_bytes}",
         f"max_inflight_messages {config.max_inflight_messages}",
         f"max_queued_messages {config.max_queued_messages}",

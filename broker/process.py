@@ -1,23 +1,23 @@
-"""A Mosquitto of our own: find it, start it, stop it. Keeping it alive is supervisor.py's."""
+"""A Mosquitto of our own: start it, stop it, empty it. Keeping it alive is supervisor.py's."""
 
 from __future__ import annotations
 
 import errno
 import logging
 import os
-import re
-import shutil
 import signal
 import socket
 import ssl
 import subprocess
-import sys
 import time
 from pathlib import Path
 from types import TracebackType
 
-from broker.config import CA, BrokerConfig, bind_address, mosquitto_conf
+from broker.config import CA, FORGET, PRIVATE, STATE, BrokerConfig, bind_address, mosquitto_conf
+from broker.log_file import LogFile
+from broker.program import check_version, find_mosquitto
 from common.access.tls import client_context
+from common.disk.atomic import write_atomic
 from common.errors import BrokerError, StoreError
 from common.program.child import dies_with_parent
 from common.program.malloc import KEEP
@@ -28,44 +28,7 @@ START_SECONDS = 10.0
 STOP_SECONDS = 1.5
 POLL_SECONDS = 0.005
 
-_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", r"C:\Program Files\mosquitto")
-_INSTALL = {
-    "linux": "install it: sudo apt install mosquitto",
-    "darwin": "install it: brew install mosquitto",
-    "win32": "install it: winget install EclipseFoundation.Mosquitto",
-}
-_OLDEST = 2  # before, a listener let everybody in unless told otherwise
-_LAST_LINES = 5
-_NOISE = re.compile("should not be run as root|New connection from|Client <unknown>")
 _PING = b"\xc0\x00"
-
-
-def find_mosquitto() -> Path:
-    """The mosquitto program: on the PATH, or where packages put it out of a user's PATH."""
-    found = shutil.which("mosquitto") or shutil.which(
-        "mosquitto", path=os.pathsep.join(_FOLDERS)
-    )
-    if found is None:
-        how = _INSTALL.get(sys.platform, "install it: https://mosquitto.org/download")
-        raise BrokerError(f"cannot find mosquitto; {how}")
-    return Path(found)
-
-
-def mosquitto_version(program: Path) -> str:
-    """What `program` calls itself, such as `2.0.11`."""
-    try:
-        # Its help ends with a code that differs between versions; only the text counts.
-        done = subprocess.run(
-            [program, "-h"], capture_output=True, text=True, timeout=START_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BrokerError(f"cannot run {program}: {error}") from error
-    match = re.search(r"mosquitto version (\d+(?:\.\d+)*)", done.stdout + done.stderr)
-    if match is None:
-        raise BrokerError(
-            f"{program} does not say its version; expected Mosquitto 2.0 or later"
-        )
-    return match[1]
 
 
 class Broker:
@@ -78,8 +41,8 @@ class Broker:
         self.config = config
         self.folder = folder.absolute()
         self.program = find_mosquitto()
+        self.log = LogFile(self.folder / "mosquitto.log")
         self._process: subprocess.Popen[bytes] | None = None
-        self._log_start = 0
 
     def __enter__(self) -> Broker:
         self.start()
@@ -106,11 +69,6 @@ class Broker:
         return self.config.port
 
     @property
-    def log_path(self) -> Path:
-        """What mosquitto says about itself."""
-        return self.folder / "mosquitto.log"
-
-    @property
     def pid(self) -> int:
         """The id of the running process."""
         if self._process is None:
@@ -125,17 +83,15 @@ class Broker:
         """Start it and wait until it answers; nothing to do when it is running."""
         if self.alive():
             return
-        version = mosquitto_version(self.program)
-        if int(version.split(".")[0]) < _OLDEST:
-            raise BrokerError(f"{self.program} is {version}; expected Mosquitto 2.0 or later")
+        check_version(self.program)
         self._check_listener()
         try:
             self._launch_and_wait()
         except BrokerError:
-            # A power cut can leave half a file. Nobody relies on what the broker keeps.
-            if "Couldn't open database" not in self.last_lines():
+            # A power cut can leave half a file. Nothing relies on what the broker keeps.
+            if "Couldn't open database" not in self.log.last_lines():
                 raise
-            saved = self.folder / "mosquitto.db"
+            saved = self.folder / STATE
             log.warning("mosquitto cannot read %s; set aside, starting without it", saved)
             saved.replace(saved.with_suffix(".db.damaged"))
             self._launch_and_wait()
@@ -160,34 +116,33 @@ class Broker:
         self.start()
 
     def reload(self) -> None:
-        """Make it read accounts, rules and certificate again; who lost theirs is hung up on."""
-        if self._process is not None and sys.platform != "win32":
+        """Make it read accounts, rules and certificate again; it drops revoked clients."""
+        if self._process is not None:
             self._process.send_signal(signal.SIGHUP)
 
-    def last_lines(self) -> str:
-        """The end of what it logged since its last start, as one line."""
-        try:
-            lines = self.log_path.read_bytes()[self._log_start :].decode(errors="replace")
-        except FileNotFoundError:
-            return ""
-        # The timestamp says nothing that the reader of an error does not know.
-        texts = [
-            re.sub(r"^[\dT:-]+: ", "", line)
-            for line in lines.splitlines()
-            if not _NOISE.search(line)
-        ]
-        return " / ".join(texts[-_LAST_LINES:])
+    @property
+    def must_forget(self) -> bool:
+        """An account was revoked, and what it left behind is still there."""
+        return (self.folder / FORGET).exists()
+
+    def forget(self) -> None:
+        """Start it again without anything it keeps: sessions, queues, retained messages.
+
+        Coordinator and boards publish all of theirs again when they reconnect.
+        """
+        (self.folder / FORGET).touch(PRIVATE)
+        self.kill()
+        self.start()
 
     def _check_listener(self) -> None:
-        """Bind the address ourselves for a moment: a stranger on it could answer for us."""
+        """Bind the address for a moment: another process on it could answer in its place."""
         address, port = bind_address(self.config), self.port
         try:
             family, kind, protocol, _, public = socket.getaddrinfo(
                 address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
             with socket.socket(family, kind, protocol) as probe:
-                if sys.platform != "win32":  # there it would take the port from its owner
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(public)
                 probe.listen(1)
         except OSError as error:
@@ -212,10 +167,13 @@ class Broker:
 
     def _launch(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.must_forget:
+            (self.folder / STATE).unlink(missing_ok=True)
+            (self.folder / FORGET).unlink()
         path = self.folder / "mosquitto.conf"
-        path.write_text(mosquitto_conf(self.config, self.folder.as_posix(), user=_user()))
-        with self.log_path.open("ab") as output:
-            self._log_start = output.tell()
+        text = mosquitto_conf(self.config, self.folder.as_posix(), user=_user())
+        write_atomic(path, text.encode(), mode=PRIVATE)
+        with self.log.open() as output:
             self._process = subprocess.Popen(
                 [self.program, "-c", path],
                 stdin=subprocess.DEVNULL,
@@ -231,7 +189,7 @@ class Broker:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             if self._ended_within(POLL_SECONDS):
-                raise BrokerError(f"mosquitto ended at its start: {self.last_lines()}")
+                raise BrokerError(f"mosquitto ended at its start: {self.log.last_lines()}")
             if self._answers():
                 return
         raise BrokerError(f"mosquitto does not answer on {self.host}:{self.port}")
@@ -245,7 +203,7 @@ class Broker:
         return True
 
     def _answers(self) -> bool:
-        """It hangs up on a ping without a login.
+        """It ends the connection after a ping without a login.
 
         Being able to connect is not enough: it listens before its loop runs, and a SIGTERM in
         between is lost.
@@ -272,5 +230,5 @@ class Broker:
 
 
 def _user() -> str:
-    """Who mosquitto must stay when started as root; any other user it keeps by itself."""
-    return "root" if sys.platform != "win32" and os.geteuid() == 0 else ""
+    """The user to stay when started as root; any other user mosquitto keeps by itself."""
+    return "root" if os.geteuid() == 0 else ""

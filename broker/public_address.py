@@ -1,4 +1,4 @@
-"""Where the guarded broker can be found: what `up` was told last, for the bundles to say."""
+"""Where the guarded broker can be reached: the last options of `up`, for the bundles."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from broker.config import GUARDED_PORT
+from broker.config import GUARDED_PORT, PRIVATE
 from broker.hosts import main_address, own_names
-from broker.private_files import write_private, writing
 from common.access.credentials import join_address
+from common.disk.atomic import write_atomic
+from common.disk.lock import FolderLock
 from common.errors import StoreError
 
 _FILE = "place.json"
@@ -40,7 +41,7 @@ class PublicAddress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_public_address(folder: Path) -> PublicAddress:
-    """What `up` was told last; before its first start, the defaults."""
+    """The last options of `up`; before its first start, the defaults."""
     path = folder / _FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=PublicAddress)
@@ -51,9 +52,9 @@ def read_public_address(folder: Path) -> PublicAddress:
 
 
 def write_public_address(folder: Path, public: PublicAddress) -> None:
-    """Write it down for later commands."""
-    with writing(folder):
-        write_private(folder / _FILE, msgspec.json.encode(public).decode() + "\n")
+    """Keep it for later commands."""
+    with FolderLock(folder, "fl-broker", wait=True):
+        write_atomic(folder / _FILE, msgspec.json.encode(public) + b"\n", mode=PRIVATE)
 
 
 def with_names(public: PublicAddress, names: tuple[str, ...]) -> PublicAddress:

@@ -1,4 +1,10 @@
-"""Keeps a Mosquitto running until a signal says stop: restarts it, tells it of new accounts."""
+"""Keeps a Mosquitto running until a signal ends it: restarts it, reloads accounts, bounds it.
+
+Mosquitto 2.0 has no bound on what one account makes it keep: sessions that sleep, each with a
+full queue. Before it reaches its memory limit, where every client fails, it is emptied: started
+again without sessions, queues and retained messages. All of them are published again by those
+who need them. Its log is bounded here, too.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from broker.config import ACL, CERTIFICATE, PASSWORDS
+from broker.limits import allow_connections, resident_bytes
 from broker.process import Broker
 from common.errors import BrokerError, FedbedError
 from common.program.systemd import Notifier, notifier_from
@@ -19,13 +26,15 @@ from common.program.systemd import Notifier, notifier_from
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.2
+FULL = 0.75  # of the memory limit
+FORGET_SECONDS = 30.0  # at most one emptying for memory within that time
 
 Fingerprint = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Deaths:
-    """When mosquitto died lately, and what follows from it."""
+    """The recent deaths of mosquitto, and what follows from them."""
 
     limit: int = 5
     window_seconds: float = 30.0
@@ -60,6 +69,7 @@ def supervise(broker: Broker, ready: Callable[[], None]) -> None:
 
     before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
     notifier = notifier_from()
+    allow_connections(broker.config.max_connections)
     try:
         with broker:
             ready()
@@ -73,28 +83,49 @@ def supervise(broker: Broker, ready: Callable[[], None]) -> None:
 
 def _keep_alive(broker: Broker, signals: queue.SimpleQueue[int], notifier: Notifier) -> None:
     deaths = Deaths()
-    accounts = _fingerprint(broker.folder)
+    accounts, emptied = _fingerprint(broker.folder), float("-inf")
     while not _asked_to_stop(signals, LOOK_SECONDS):
         notifier.beat(time.monotonic())
+        broker.log.rotate()
         if broker.alive():
             accounts = _reloaded(broker, accounts)
+            emptied = _emptied(broker, emptied, time.monotonic())
             continue
         deaths = deaths.after(time.monotonic())
         if deaths.too_many:
             raise BrokerError(
                 f"mosquitto died {deaths.limit} times within {deaths.window_seconds:.0f} s; "
-                f"its last words: {broker.last_lines()}"
+                f"its last lines: {broker.log.last_lines()}"
             )
         log.warning("mosquitto died; starting it again in %.1f s", deaths.pause_seconds)
         if _asked_to_stop(signals, deaths.pause_seconds):
             return
-        _start_again(broker)
+        _start_again(broker, broker.start)
 
 
-def _start_again(broker: Broker) -> None:
+def _emptied(broker: Broker, last: float, now: float) -> float:
+    """Empty the broker if an account was revoked or it is nearly full; when that was last."""
+    if broker.must_forget:
+        log.info("an account was revoked; mosquitto starts again without what it kept")
+    elif (used := resident_bytes(broker.pid)) > FULL * broker.config.max_memory_bytes:
+        if now - last < FORGET_SECONDS:
+            return last
+        log.warning(
+            "mosquitto uses %d MB of at most %d; it starts again without sessions and queues "
+            "(if this repeats, an account floods it; its log tells who connects)",
+            used >> 20,
+            broker.config.max_memory_bytes >> 20,
+        )
+    else:
+        return last
+    _start_again(broker, broker.forget)
+    return now
+
+
+def _start_again(broker: Broker, start: Callable[[], None]) -> None:
     """Try once; a failure is seen, and counted as a death, at the next look."""
     try:
-        broker.start()
+        start()
     except FedbedError as error:
         log.warning("mosquitto did not start: %s", error)
     else:

@@ -15,7 +15,8 @@ from broker.accounts import enroll, prepare_files
 from broker.acl import Account
 from broker.authority import ensure_certificate
 from broker.config import BrokerConfig
-from broker.process import Broker, find_mosquitto
+from broker.process import Broker
+from broker.program import find_mosquitto
 from common.access.credentials import Credentials, Role, join_address, read_credentials
 from common.errors import BrokerError
 from common.ids import parse_ids

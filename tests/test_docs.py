@@ -24,9 +24,10 @@ from common.rng import generator
 from common.wire.topics import TOPICS
 from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
-from fl_server.lab.fault_script import read_script
+from fl_server.lab.faulty_lab import read_script
 from fl_server.reports.runs import read_reference
 from fl_server.sweeps.grid import plan
+from fl_server.watch.facts import KEPT_KINDS, KINDS
 
 SERVER = Server(
     clients=1, participants=1, classes=2, round=1, rng=lambda purpose: generator(1, purpose)
@@ -125,6 +126,16 @@ def test_every_algorithm_has_a_table_of_its_options(name: str) -> None:
     summary = (find_builder(name).__doc__ or "").splitlines()[0]
     assert part.lstrip().startswith(summary)
     assert f"| {summary} |\n" in page, "the table of all algorithms"
+
+
+def test_the_kinds_of_events_in_the_docs_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "results.md").read_text()
+    part = page.partition("\n## events.jsonl\n")[2].partition("\n## ")[0]
+    heads = re.findall(r"^\| (`.*?) \|", part, re.M)
+    kept = [kind for head in heads for kind in re.findall(r"`(\w+)`", head) if kind != "event"]
+    assert sorted(kept) == sorted(KEPT_KINDS)
+    shown = part.partition("are only shown, never written here:")[2]
+    assert set(re.findall(r"`(\w+)`", shown)) == KINDS - KEPT_KINDS
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/protocol.md"])

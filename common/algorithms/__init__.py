@@ -8,6 +8,7 @@ signature is all the declaration there is.
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
@@ -98,9 +99,14 @@ def find_builder(name: str) -> Callable[..., Algorithm]:
 
 def known_builders() -> dict[str, str]:
     """Name -> place of every builder: ours, and those that installed packages register."""
-    others = {entry.name: entry.value for entry in entry_points(group="fedbed.algorithms")}
     aliases = {alias: BUILDERS[name] for alias, name in ALIASES.items()}
-    return {**others, **BUILDERS, **aliases}
+    return {**_registered(), **BUILDERS, **aliases}
+
+
+@functools.cache
+def _registered() -> dict[str, str]:
+    """What installed packages register; finding it means to look into every one of them."""
+    return {entry.name: entry.value for entry in entry_points(group="fedbed.algorithms")}
 
 
 def options_of(builder: Callable[..., Algorithm]) -> dict[str, tuple[Any, Any]]:

@@ -4,151 +4,38 @@ Server states, client states and what is sent are all named arrays, so that they
 and stored. What stands before the first dot of a name is the array's part: `base` and `head`
 are the model, all others belong to the algorithm. No function here logs, publishes, saves,
 reads the clock or changes its inputs. Nothing here needs torch: the server half runs without
-it, and the client half gets what it needs from its `Client`.
+it, and the client half gets what it needs from its `Client` (`client.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from msgspec import Meta
 
 from common.algorithms.aggregation import Aggregation, combine
+from common.algorithms.client import MODEL as MODEL
+from common.algorithms.client import After as After
+from common.algorithms.client import Client as Client
+from common.algorithms.client import Extra as Extra
+from common.algorithms.client import LocalModel as LocalModel
+from common.algorithms.client import Logits as Logits
+from common.algorithms.client import Loss as Loss
+from common.algorithms.client import Net as Net
+from common.algorithms.client import Predictor as Predictor
 from common.arrays import Array, Arrays, parts
-from common.config import TrainingSection
 from common.data.rebalance import Rebalance
-from common.data.rebalance_file import Rebalanced
-from common.data.samples import Samples
 from common.wire.messages import Stage
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-MODEL = ("base", "head")
 EMPTY: Arrays = {}
-
-Predictor: TypeAlias = "Callable[[Tensor], Tensor]"
-Extra: TypeAlias = "Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]"
-After: TypeAlias = "Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], None]"
-Loss: TypeAlias = "Callable[[Net, Tensor, Tensor], Tensor | None]"
-Logits: TypeAlias = "Callable[[Net, Tensor], Tensor]"
 
 Weighting: TypeAlias = Annotated[
     Literal["samples", "uniform"],
     Meta(description="Whether clients count by their number of samples, or equally."),
 ]
-
-
-class Net(Protocol):
-    """Arrays as torch modules: the model, copies of its parts, and single tensors."""
-
-    @property
-    def has_norm(self) -> bool:
-        """Whether it has running statistics, and so cannot train on a single sample."""
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """The model's logits: its head on its base."""
-
-    def part(self, name: str) -> Callable[[Tensor], Tensor]:
-        """`base`, `head`, or a copy of one of them that the algorithm has declared."""
-
-    def tensor(self, name: str) -> Tensor:
-        """One array by its name."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LocalModel:
-    """The result of a local training: all arrays given to it, with new values where trained."""
-
-    arrays: dict[str, Array]
-    loss: float
-    steps: int
-
-
-class Client(Protocol):
-    """What an algorithm may ask of the client it runs on."""
-
-    @property
-    def client_id(self) -> int:
-        """The client's id."""
-
-    @property
-    def round(self) -> int:
-        """The round, counted from 1; a test in it is of the model before the round."""
-
-    @property
-    def rounds(self) -> int:
-        """How many rounds the experiment has."""
-
-    @property
-    def training(self) -> TrainingSection:
-        """The experiment's settings of local training."""
-
-    @property
-    def learning_rate(self) -> float:
-        """The learning rate of this round."""
-
-    @property
-    def data(self) -> Samples:
-        """The client's training samples."""
-
-    @property
-    def samples(self) -> int:
-        """How many training samples the client has."""
-
-    @property
-    def counts(self) -> Array:
-        """How many training samples of each class."""
-
-    @property
-    def sizes(self) -> Array:
-        """How many training samples each client of the experiment has."""
-
-    @property
-    def rebalanced(self) -> Rebalanced:
-        """The samples that the algorithm's `rebalance` asks for."""
-
-    def rng(self, purpose: str) -> np.random.Generator:
-        """Randomness of this client that is the same in every round."""
-
-    def train(
-        self,
-        arrays: Arrays,
-        *,
-        only: Sequence[str] = MODEL,
-        samples: Samples | None = None,
-        epochs: int | None = None,
-        steps: int | None = None,
-        settings: TrainingSection | None = None,
-        special: Mapping[str, TrainingSection] | None = None,
-        loss: Loss | None = None,
-        extra: Extra | None = None,
-        after: After | None = None,
-        purpose: str = "shuffle",
-        phase: str | None = None,
-    ) -> LocalModel:
-        """Train copies of the arrays whose part is in `only`; all others stay as they are.
-
-        By default: cross-entropy of the model on the client's training samples, for
-        the epochs or steps of the settings. `special` has settings for single parts.
-        `loss(net, inputs, labels)` is another loss (None: skip the batch); `extra(parameters)`
-        gives terms to add to the gradients, before momentum; `after(parameters, gradients)`
-        is called after every step; `purpose` names the randomness of the shuffles. The
-        optimizer starts anew (see `training.optimizer_state`), but continues where the last
-        training of the same `phase` in this job ended, if there was one.
-        """
-
-    def tensors(self, arrays: Arrays) -> Mapping[str, Tensor]:
-        """Copies of arrays as tensors."""
-
-    def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
-        """A model ready to classify; `logits` replaces the way it computes its logits."""
-
-    def mean_loss(self, arrays: Arrays, samples: Samples) -> float:
-        """Mean cross-entropy of a model on some samples."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,6 +154,11 @@ def update_of(
     )
 
 
+def by_samples(samples: int) -> float:
+    """The largest weight of an update where clients count by their samples, or all the same."""
+    return max(1.0, float(samples))
+
+
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """Both halves of a federated algorithm; what is not given is as in FedAvg.
@@ -276,8 +168,9 @@ class Algorithm:
     `private`, if given, makes what one selected client gets in addition. `expects` makes arrays
     with the names, shapes and kinds that an update must have from a download. `stages` gives
     the models tested before a training. `coupled`: a client's new state only counts once the
-    server has used its update. `copies` names parts that are built like the base or the head.
-    `rebalance` is which rebalanced samples the clients need.
+    server has used its update. `most_weight` is the largest weight that an update of a client
+    with so many samples may have: heavier ones are rejected. `copies` names parts that are
+    built like the base or the head. `rebalance` is which rebalanced samples the clients need.
     """
 
     name: str
@@ -291,6 +184,7 @@ class Algorithm:
     server_update: Callable[[Server, Arrays, Sequence[Update]], Arrays] = average
     global_model: Callable[[Arrays], Arrays] = model_of
     coupled: bool = False
+    most_weight: Callable[[int], float] = by_samples
     copies: Mapping[str, Literal["base", "head"]] = field(default_factory=dict)
     rebalance: Rebalance | None = None
 

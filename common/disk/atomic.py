@@ -35,6 +35,7 @@ def explain(error: OSError) -> str:
         errno.ENOSPC: "the disk is full; free some space, then start again: nothing is lost",
         errno.EDQUOT: "the disk quota is used up; free some space, then start again",
         errno.EACCES: "permission denied; choose a folder you may write to",
+        errno.ELOOP: "a symbolic link is in the way; remove it",
         errno.EROFS: "the file system is read-only; choose another folder",
         errno.ENOTDIR: "a file is in the way of a folder; choose another folder",
     }
@@ -69,7 +70,7 @@ def write_atomic(path: Path, *pieces: bytes, durable: bool = True, mode: int = 0
         beside = path.with_name(f"{path.name}{TEMPORARY}{os.getpid()}")
         try:
             beside.unlink(missing_ok=True)  # a leftover may have another mode
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             with os.fdopen(descriptor, "wb", buffering=0) as file:
                 for piece in pieces:
                     write_all(file, piece)

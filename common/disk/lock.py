@@ -26,8 +26,11 @@ class FolderLock:
 
     def __enter__(self) -> FolderLock:
         with disk_errors(self._path):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            file = self._path.open("a+")
+            # A folder that one process owns is nobody else's to read.
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # A link in place of the lock, in another user's folder, could lead to any file.
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+            file = os.fdopen(os.open(self._path, flags, 0o600), "a+")
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | (0 if self._wait else fcntl.LOCK_NB))
         except BlockingIOError:

@@ -2,6 +2,9 @@
 
 Every message names its run (and round and client where it has one), so that a message of
 another run or round is recognised wherever and whenever it arrives.
+
+Every number and every text has a bound, for a board's account may be in the wrong hands: sums
+over all clients and rounds stay finite, and what is read fits into what is written.
 """
 
 from __future__ import annotations
@@ -12,24 +15,45 @@ import msgspec
 from msgspec import Meta
 
 PROTOCOL = 1
-COORDINATOR = (
-    "@coordinator"  # its presence is published like a board's; no board can have this name
-)
+LARGEST_REAL = 1e30  # sums of as many as there may be stay finite
+COORDINATOR = "@coordinator"  # its presence is published like a board's, which has no @
 
-Natural = Annotated[int, Meta(ge=0)]
-Name = Annotated[str, Meta(min_length=1, max_length=120)]
+Natural = Annotated[int, Meta(ge=0, le=10**9)]  # rounds, clients, samples, steps
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9@][A-Za-z0-9_.+-]{0,119}\Z")]
 Text = Annotated[str, Meta(max_length=2000)]
-Ids: TypeAlias = tuple[Natural, ...]
+Ids: TypeAlias = Annotated[tuple[Natural, ...], Meta(max_length=100_000)]
 Stage: TypeAlias = Literal["G", "L1", "L2"]
 Encoding: TypeAlias = Literal["float32", "float16", "int8"]
 
 
+def printable(text: str) -> str:
+    """A text in one line: no newline, escape sequence or other control character in it."""
+    return "".join(
+        c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}"
+        for c in text
+    )
+
+
+def bounded(value: float | None) -> float | None:
+    """A number that fits into `Real`; None for others, such as the loss of a divergence."""
+    return value if value is not None and -LARGEST_REAL <= value <= LARGEST_REAL else None
+
+
 class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all JSON messages: frozen, strict."""
+    """Base of all JSON messages: frozen, strict; texts have no control characters."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if type(value) is str and not value.isprintable():
+                msgspec.structs.force_setattr(self, name, printable(value))
 
 
-Size = Annotated[int, Meta(ge=0, le=2**60)]
+Size = Annotated[int, Meta(ge=0, le=2**53)]
+Epochs = Annotated[int, Meta(ge=0, le=10**6)]
+Real = Annotated[float, Meta(ge=-LARGEST_REAL, le=LARGEST_REAL)]  # such as a loss
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
+Joules = Annotated[float, Meta(ge=0, le=1e9)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 HISTORY = 64  # rounds that the coordinator publishes for those who begin to watch later
 
@@ -55,18 +79,18 @@ class RoundLine(Wire, frozen=True, array_like=True):
     accuracy_global: Share | None = None
     accuracy_l1: Share | None = None
     accuracy_l2: Share | None = None
-    train_loss: float | None = None
+    train_loss: Real | None = None
     seconds: Seconds | None = None
     bytes_up: Size | None = None
     bytes_down: Size | None = None
     updates: Natural | None = None
-    energy_joules: Annotated[float, Meta(ge=0, le=1e12)] | None = None
+    energy_joules: Annotated[float, Meta(ge=0, le=1e18)] | None = None  # of all clients
 
 
 class TrainDetail(Wire, frozen=True, kw_only=True):
     """Topic 1: what is run; `experiment` is the resolved experiment as JSON."""
 
-    protocol: int
+    protocol: Natural
     version: Name
     run: Name
     experiment: msgspec.Raw
@@ -79,14 +103,14 @@ class Connected(Wire, frozen=True, kw_only=True):
     coordinator adds `history`, for those who begin to watch later.
     """
 
-    protocol: int
+    protocol: Natural
     version: Name
     board: Name
     instance: Name
     session: tuple[Natural, Natural]
     connected: bool
     settled: bool
-    since: float
+    since: Annotated[float, Meta(ge=0, le=1e11)]
     clients: Ids
     host: Text
     workers: Natural = 0
@@ -103,14 +127,14 @@ class Info(Wire, frozen=True, kw_only=True):
     client: Natural
     board: Name
     state: Literal["missing", "reset", "training", "trained", "testing", "failed"]
-    epoch: Natural = 0
-    epochs: Natural = 0
-    loss: float | None = None
-    seconds: float | None = None
-    bytes: Natural = 0
+    epoch: Epochs = 0
+    epochs: Epochs = 0
+    loss: Real | None = None
+    seconds: Seconds | None = None
+    bytes: Size = 0
     samples: Natural = 0
     problem: Text = ""
-    joules: Annotated[float, Meta(ge=0, le=1e12)] | None = None
+    joules: Joules | None = None
     telemetry: Telemetry | None = None
 
 
@@ -125,7 +149,7 @@ class CurrentRound(Wire, frozen=True, kw_only=True):
     incarnation: Natural
     safe: Ids
     measured: Ids
-    accepted: dict[Natural, Natural]
+    accepted: Annotated[dict[Natural, Natural], Meta(max_length=100_000)]
 
 
 class Selected(Wire, frozen=True, kw_only=True):
@@ -141,9 +165,10 @@ class Count(Wire, frozen=True, kw_only=True):
     """Test samples classified correctly, and test samples in total."""
 
     correct: Natural
-    total: Annotated[int, Meta(ge=1)]
+    total: Annotated[int, Meta(ge=1, le=10**9)]
 
     def __post_init__(self) -> None:
+        Wire.__post_init__(self)
         if self.correct > self.total:
             raise ValueError("more correct answers than test samples")
 
@@ -180,7 +205,7 @@ class ChunkHeader(Wire, frozen=True, kw_only=True):
     down: bool
     part: Natural
     parts: Annotated[int, Meta(ge=1, le=4096)]
-    size: Natural
+    size: Size
     digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from common.arrays import Array
 from common.errors import ProtocolError
@@ -30,30 +31,31 @@ _KINDS = {
     "BOOL": "?",
 }
 Header: TypeAlias = dict[str, msgspec.Raw]
+_Length = Annotated[int, Meta(ge=0, le=2**40)]
 _HEADER: msgspec.json.Decoder[Header] = msgspec.json.Decoder(Header)
 
 
 @decodable
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
-    dtype: str
-    shape: tuple[int, ...]
-    data_offsets: tuple[int, int]
+    dtype: Annotated[str, Meta(max_length=20)]
+    shape: Annotated[tuple[_Length, ...], Meta(max_length=32)]  # numpy has no more dimensions
+    data_offsets: tuple[_Length, _Length]
 
 
-def read_header(data: bytes) -> tuple[Header, int]:
-    """The header's entries, and where the arrays begin."""
+def read_header(data: bytes, most: int = MAX_HEADER) -> tuple[Header, int]:
+    """The header's entries, and where the arrays begin; `most` bytes at the most."""
     try:
         (length,) = struct.unpack_from("<Q", data)
-        if length > min(len(data) - 8, MAX_HEADER):
+        if length > min(len(data) - 8, most):
             raise ProtocolError(f"a header of {length} bytes in a blob of {len(data)}")
         return _HEADER.decode(data[8 : 8 + length]), 8 + length
     except (struct.error, *INVALID) as error:
         raise ProtocolError(f"not a tensor blob: {error}") from error
 
 
-def read_arrays(data: bytes) -> dict[str, Array]:
+def read_arrays(data: bytes, most: int = MAX_HEADER) -> dict[str, Array]:
     """Named, read-only views of `data`, which they must fill without a gap."""
-    header, start = read_header(data)
+    header, start = read_header(data, most)
     places = {name: _place(name, raw) for name, raw in header.items() if name != METADATA}
     end = 0
     for name, place in sorted(places.items(), key=lambda item: item[1].data_offsets):
@@ -72,8 +74,8 @@ def _place(name: str, raw: msgspec.Raw) -> _Entry:
         place = decoder(_Entry).decode(raw)
     except INVALID as error:
         raise ProtocolError(f"{name[:100]}: {error}") from error
-    if place.dtype not in _KINDS or any(length < 0 for length in place.shape):
-        raise ProtocolError(f"{name[:100]} is {place.dtype[:20]} of shape {place.shape}"[:300])
+    if place.dtype not in _KINDS:
+        raise ProtocolError(f"{name[:100]} is {place.dtype}; expected {', '.join(_KINDS)}")
     return place
 
 

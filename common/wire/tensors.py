@@ -5,19 +5,23 @@ Decoding trusts nothing: for any bytes it returns valid arrays or raises Protoco
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 import numpy as np
 import safetensors.numpy
+from msgspec import Meta
 
 from common.arrays import Array, Arrays
 from common.errors import ProtocolError
 from common.wire.encodings import packed, unpacked
 from common.wire.json_codec import INVALID, decodable, decoder
-from common.wire.messages import Encoding, Natural, Text, Wire
-from common.wire.tensor_blob import METADATA, read_arrays, read_header
+from common.wire.messages import Encoding, Name, Natural, Real, Text, Wire
+from common.wire.tensor_blob import MAX_HEADER, METADATA, read_arrays, read_header
 
+_Part = Annotated[str, Meta(min_length=1, max_length=64)]
+OWN_HEADER = 64 * 1024**2  # of a file that we wrote ourselves
+LARGEST = 1e15  # of the values of an update or a model
 _META = "fedbed"  # one metadata key: safetensors writes several keys in no fixed order
 _METADATA = msgspec.json.Decoder(dict[str, str])
 
@@ -28,7 +32,7 @@ W = TypeVar("W", bound=Wire)
 class ModelMeta(Wire, frozen=True, kw_only=True):
     """Metadata of a global model on its way to the boards."""
 
-    run: Text
+    run: Name
     round: Natural
 
 
@@ -39,14 +43,14 @@ class UpdateMeta(Wire, frozen=True, kw_only=True):
     Nothing here may differ between two trainings of the same job: no times, no host names.
     """
 
-    run: Text
+    run: Name
     round: Natural
     client: Natural
     samples: Natural
     steps: Natural
-    weights: dict[str, float]
-    loss: float | None
-    values: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
+    weights: Annotated[dict[_Part, Real], Meta(max_length=32)]
+    loss: Real | None
+    values: Annotated[dict[_Part, Real], Meta(max_length=32)] = {}  # noqa: RUF012 - copied
 
 
 @decodable
@@ -66,17 +70,20 @@ def encode_tensors(arrays: Arrays, meta: Wire, encoding: Encoding = "float32") -
 
 
 def decode_tensors(
-    data: bytes, kind: type[W], encoding: Encoding = "float32"
+    data: bytes, kind: type[W], encoding: Encoding = "float32", *, header: int = MAX_HEADER
 ) -> tuple[dict[str, Array], W]:
-    """A safetensors blob as named, read-only arrays and their metadata."""
-    stamp = _read_stamp(data)
+    """A safetensors blob as named, read-only arrays and their metadata.
+
+    `header` is how long the header may be: OWN_HEADER for a file that we wrote ourselves.
+    """
+    stamp = _read_stamp(data, header)
     if stamp.encoding != encoding:
         raise ProtocolError(f"encoding is {stamp.encoding[:40]!r}; expected {encoding!r}")
     try:
         meta = decoder(kind).decode(stamp.meta)
     except INVALID as error:
         raise ProtocolError(f"not a valid tensor blob: {error}") from error
-    arrays = unpacked(read_arrays(data), encoding, stamp.scales)
+    arrays = unpacked(read_arrays(data, header), encoding, stamp.scales)
     for array in arrays.values():
         array.flags.writeable = False
     return arrays, meta
@@ -90,8 +97,8 @@ def decode_meta(data: bytes, kind: type[W]) -> W:
         raise ProtocolError(f"not the metadata of a blob of ours: {error}") from error
 
 
-def _read_stamp(data: bytes) -> _Stamp:
-    header, _ = read_header(data)
+def _read_stamp(data: bytes, most: int = MAX_HEADER) -> _Stamp:
+    header, _ = read_header(data, most)
     try:
         metadata = _METADATA.decode(header[METADATA])
         return decoder(_Stamp).decode(metadata[_META])
@@ -111,7 +118,15 @@ def check_arrays(arrays: Arrays, like: Arrays) -> None:
                 f"{name} is {array.dtype}{list(array.shape)}; "
                 f"expected {wanted.dtype}{list(wanted.shape)}"
             )
-        if not np.isfinite(array).all():
+        if not _is_moderate(array):
             raise ProtocolError(
-                f"{name} has values that are not finite (the training diverged)"
+                f"{name} has values that are not finite or beyond {LARGEST:.0e} "
+                "(the training diverged)"
             )
+
+
+def _is_moderate(array: Array) -> bool:
+    """Whether sums and squares of these values stay finite in float32."""
+    if not np.issubdtype(array.dtype, np.floating) or not array.size:
+        return True
+    return bool(np.isfinite(array).all() and np.abs(array).max() <= LARGEST)

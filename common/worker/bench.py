@@ -29,7 +29,7 @@ from common.experiment.resolve import (
 from common.learning.evaluation import count_correct
 from common.learning.net import TorchNet
 from common.learning.networks import extract, load
-from common.wire.messages import ClientMetrics, Count, Stage
+from common.wire.messages import ClientMetrics, Count, Stage, bounded
 from common.wire.tensors import (
     ModelMeta,
     UpdateMeta,
@@ -48,7 +48,7 @@ SHARD_BYTES = 64 * 1024**2  # of shards that need not be read again in the next 
 class JobResult:
     """What a training reports besides its files."""
 
-    loss: float
+    loss: float | None
     samples: int
     bytes: int
 
@@ -106,8 +106,12 @@ class Workbench:
             samples=client.samples,
             steps=trained.steps,
             weights=dict(trained.weights),
-            loss=trained.loss,
-            values=dict(trained.values),
+            loss=bounded(trained.loss),
+            values={
+                name: value
+                for name, value in trained.values.items()
+                if bounded(value) is not None
+            },
         )
         update = encode_tensors(trained.arrays, meta, self.experiment.communication.encoding)
         state = {**trained.state, **client.memory}
@@ -122,7 +126,7 @@ class Workbench:
         )
         if not self._keeps_state:  # it can be computed again, so nothing waits for the disk
             self._flusher.add(self._snapshots.path(client_id, round_number))
-        return JobResult(trained.loss, client.samples, len(update))
+        return JobResult(meta.loss, client.samples, len(update))
 
     def test(self, order: JobOrder) -> ClientMetrics:
         """Count the client's correct answers with the models of one round."""

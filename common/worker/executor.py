@@ -12,6 +12,7 @@ import msgspec
 
 from common.errors import FedbedError
 from common.learning.device import use_one_thread
+from common.wire.messages import bounded
 from common.worker.bench import Workbench
 from common.worker.orders import (
     AbandonedError,
@@ -69,7 +70,7 @@ class Executor:
             raise FedbedError(self._problem)
 
         def progress(epoch: int, epochs: int, loss: float) -> None:
-            on_epoch(EpochDone(job=order.job, epoch=epoch, epochs=epochs, loss=loss))
+            on_epoch(EpochDone(job=order.job, epoch=epoch, epochs=epochs, loss=bounded(loss)))
 
         if order.kind == "test":
             return JobDone(job=order.job, seconds=0.0, metrics=self._bench.test(order))

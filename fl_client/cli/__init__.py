@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import signal
+from dataclasses import replace
+from pathlib import Path
 
 import click
 
@@ -17,13 +19,14 @@ from common.wire.paho_link import PahoLink
 from common.worker.pool import ProcessPool
 from fl_client.cli.doctor import doctor
 from fl_client.cli.options import board_options, settings_from
+from fl_client.cli.replay import replay_agent
 from fl_client.daemon import Daemon
 from fl_client.identity import next_identity
 
 log = logging.getLogger(__name__)
 
 
-@click.group(cls=Commands, commands=[doctor])
+@click.group(cls=Commands, commands=[doctor, replay_agent])
 @version_option()
 def main() -> None:
     """The board side of fedbed: simulates federated-learning clients on this machine.
@@ -35,8 +38,12 @@ def main() -> None:
 
 @main.command()
 @board_options
+@click.option("--record", type=click.Path(path_type=Path), metavar="FILE",
+              help="Append every event to this file, for 'fl-client replay'.")  # fmt: skip
 @log_options
-def run(verbose: int, quiet: bool, log_format: str, **options: object) -> None:
+def run(
+    record: Path | None, verbose: int, quiet: bool, log_format: str, **options: object
+) -> None:
     """Wait for experiments and take part in them, for ever.
 
     Runs until Ctrl-C or SIGTERM. What the clients know is kept in the state folder, so a
@@ -50,6 +57,7 @@ def run(verbose: int, quiet: bool, log_format: str, **options: object) -> None:
     set_up_logging(-1 if quiet else verbose, log_format)
     keep_buffers()
     settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them
+    settings = replace(settings, record=record)
     with FolderLock(settings.state, f"the daemon of board {settings.board!r}"):
         link = PahoLink(settings.address)
         pool = ProcessPool(settings.workers, link.post)

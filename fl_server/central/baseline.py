@@ -11,11 +11,12 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 import safetensors.numpy
 import torch
+from msgspec import UNSET, UnsetType
 
 from common.arrays import Array, digest, from_under, under
 from common.config import Experiment
@@ -30,7 +31,14 @@ from fl_server.central.learner import Learner, rate_of
 from fl_server.run.first_model import starting_model
 from fl_server.run.journal import Journal, read_records
 
-Line = dict[str, Any]
+
+class EpochLine(msgspec.Struct, frozen=True):
+    """A line of metrics.jsonl; `validation` only if samples were held back for it."""
+
+    epoch: int
+    train_loss: float
+    accuracy: float
+    validation: float | UnsetType = UNSET
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,13 +82,13 @@ class Central:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomic(file, text)
 
-    def run(self, shards: Path, heard: Callable[[Line], None]) -> str:
+    def run(self, shards: Path, report: Callable[[EpochLine], None]) -> str:
         """All epochs; the digest of the resulting model."""
         central = self._experiment.central
         learner, done, best = self._load()
         pool = pool_of(self._experiment, shards)
         with closing(Journal(self.folder / "metrics.jsonl")) as journal:
-            self._epochs(learner, pool, journal, done, best, heard)
+            self._epochs(learner, pool, journal, done, best, report)
         model = self._chosen(learner)
         meta = ModelMeta(run=self.folder.name, round=central.epochs)
         write_atomic(self.folder / "model.safetensors", encode_tensors(model, meta))
@@ -93,24 +101,19 @@ class Central:
         journal: Journal,
         done: int,
         best: float,
-        heard: Callable[[Line], None],
+        report: Callable[[EpochLine], None],
     ) -> None:
         central = self._experiment.central
         known = {line["epoch"] for line in read_records(journal.path)}
         for epoch in range(done + 1, central.epochs + 1):
             rate = rate_of(self._experiment, epoch)
             loss = learner.epoch(pool.train, epoch, rate, augment=central.augment)
-            line: Line = {
-                "epoch": epoch,
-                "train_loss": loss,
-                "accuracy": learner.accuracy(pool.test),
-            }
-            if pool.held is not None:
-                line["validation"] = learner.accuracy(pool.held)
-            best = self._keep(learner, epoch, line, best)
+            held = UNSET if pool.held is None else learner.accuracy(pool.held)
+            line = EpochLine(epoch, loss, learner.accuracy(pool.test), held)
+            best = self._keep(learner, line, best)
             if epoch not in known:
-                journal.append(line, sync=True)
-            heard(line)
+                journal.append(msgspec.to_builtins(line), sync=True)
+            report(line)
 
     def _load(self) -> tuple[Learner, int, float]:
         path = self.folder / "central.safetensors"
@@ -122,18 +125,18 @@ class Central:
         learner = Learner(self._experiment, from_under("model", kept), memory)
         return learner, int(kept["epoch"]), float(kept["best"])
 
-    def _keep(self, learner: Learner, epoch: int, line: Line, best: float) -> float:
+    def _keep(self, learner: Learner, line: EpochLine, best: float) -> float:
         """The state after an epoch; returns the best accuracy in validation so far."""
         model = learner.model()
-        found: float = line.get("validation", -1.0)
+        found = line.validation if isinstance(line.validation, float) else -1.0
         if found > best:
-            meta = ModelMeta(run=self.folder.name, round=epoch)
+            meta = ModelMeta(run=self.folder.name, round=line.epoch)
             write_atomic(self.folder / "best.safetensors", encode_tensors(model, meta))
         best = max(best, found)
         memory: dict[str, Array] = {
             name: tensor.cpu().numpy().copy() for name, tensor in learner.memory.items()
         }
-        numbers: dict[str, Array] = {"epoch": np.array(epoch), "best": np.array(best)}
+        numbers: dict[str, Array] = {"epoch": np.array(line.epoch), "best": np.array(best)}
         kept = {**under("model", model), **under("memory", memory), **numbers}
         write_atomic(self.folder / "central.safetensors", safetensors.numpy.save(kept))
         return best

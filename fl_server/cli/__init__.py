@@ -30,7 +30,7 @@ from fl_server.cli.report import report
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
-from fl_server.lab.fault_script import read_script
+from fl_server.lab.faulty_lab import read_script
 from fl_server.lab.lab import share_out
 from fl_server.run.find import find_or_create, find_run
 from fl_server.watch.web.server import read_page_address

@@ -30,15 +30,17 @@ def central(file: Path, overrides: tuple[str, ...], name: str | None, runs: Path
     experiment = load_experiment(file, overrides)
     check_start(experiment)
     wanted = check_name(name or f"{experiment.experiment.name}-central", "--run")
-    from fl_server.central.baseline import Central, Line  # imports torch
+    from fl_server.central.baseline import Central, EpochLine  # imports torch
 
     total = experiment.central.epochs
 
-    def show(line: Line) -> None:
-        held = f", validation {line['validation']:.1%}" if "validation" in line else ""
+    def show(line: EpochLine) -> None:
+        held = (
+            f", validation {line.validation:.1%}" if isinstance(line.validation, float) else ""
+        )
         click.echo(
-            f"epoch {line['epoch']}/{total}: loss {line['train_loss']:.3f}, "
-            f"accuracy {line['accuracy']:.2%}{held}"
+            f"epoch {line.epoch}/{total}: loss {line.train_loss:.3f}, "
+            f"accuracy {line.accuracy:.2%}{held}"
         )
 
     with FolderLock(runs / wanted, f"the training {wanted!r}"):

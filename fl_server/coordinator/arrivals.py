@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
 from common import VERSION
-from common.errors import ProtocolError, VersionError
+from common.errors import FedbedError, ProtocolError, VersionError
 from common.wire.link import Arrived
 from common.wire.messages import COORDINATOR, Chunk, ClientMetrics, Connected, Info, Message
 from common.wire.presence import Presence
@@ -11,9 +13,11 @@ from common.wire.topics import unpack
 from fl_server.coordinator.conductor import Conductor
 from fl_server.coordinator.refusals import Refusals
 from fl_server.coordinator.uploads import Uploads
-from fl_server.rounds.state import Event, Received
+from fl_server.rounds.state import Event, Received, Uncountable
 from fl_server.watch import facts
 from fl_server.watch.facts.making import presence
+
+log = logging.getLogger(__name__)
 
 
 class Arrivals:
@@ -34,18 +38,36 @@ class Arrivals:
         self._uploads = uploads
 
     def take(self, arrived: Arrived, now: float) -> Event | None:
-        """The event that a message means, if it means one."""
+        """The event that a message means, if it means one.
+
+        A message that we fail to handle is our error, but it must not end the run: it is
+        dropped like any other that cannot be used. Only a rival's claim and a full disk end it.
+        """
+        try:
+            return self._take(arrived, now)
+        except FedbedError:
+            raise
+        except Exception as error:
+            log.exception("a message on %s could not be handled", arrived.topic[:200])
+            reason = f"cannot be handled: {type(error).__name__}"
+            self._refusals.drop(arrived.topic, len(arrived.payload), reason)
+            return None
+
+    def _take(self, arrived: Arrived, now: float) -> Event | None:
         if not arrived.payload:
             self._presence.cleared(arrived.topic)
             return None
         topic, size = arrived.topic, len(arrived.payload)
         try:
-            _, message = unpack(self._federation, topic, arrived.payload)
+            row, message = unpack(self._federation, topic, arrived.payload)
         except VersionError as error:
             self._refusals.problem(topic.rpartition("/")[2], str(error))
             return None
         except ProtocolError as error:
             self._refusals.drop(topic, size, str(error))
+            return None
+        if arrived.retained and not row.retained:
+            self._refusals.drop(topic, size, "a stored message of a kind that is not stored")
             return None
         if isinstance(message, Connected):
             self._presence.received(message, stored=arrived.retained)
@@ -76,4 +98,10 @@ class Arrivals:
             self._conductor.aggregator.note_energy(message)
             self._conductor.report(facts.Info(info=message))
             self._conductor.note_trained(message)
+            return Received(message, now)
+        try:
+            self._conductor.aggregator.checks.check_counts(message)
+        except ProtocolError as error:
+            self._refusals.reject(message.client)
+            return Uncountable(message.client, message.round, str(error), now)
         return Received(message, now)

@@ -14,9 +14,7 @@ every = [1.0, 3.0]
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -25,11 +23,6 @@ from msgspec import Meta
 from common.config import Section
 from common.errors import ConfigError
 from common.rng import generator
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Kind: TypeAlias = Literal[
     "kill", "stop", "cut", "freeze", "slow", "duplicate", "corrupt", "wipe"
@@ -143,17 +136,3 @@ def drawn(script: Script, boards: Sequence[str]) -> Iterator[tuple[float, Fault]
         seconds = round(float(rng.uniform(*chance.seconds)), 2)
         fault = Fault(kind=kind, target=target, seconds=seconds)
         yield wait, aimed(fault, boards, script.seed, number)
-
-
-def read_script(path: Path, boards: Sequence[str]) -> Script:
-    """A fault file, checked; `boards` are the names of the lab's boards."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    try:
-        return parse_script(table, boards)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error

@@ -7,11 +7,14 @@ and how long it took to recover, goes to the event log.
 from __future__ import annotations
 
 import heapq
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from fl_server.lab.fault_script import Fault, Script, aimed, drawn
+from common.errors import ConfigError
+from fl_server.lab.fault_script import Fault, Script, aimed, drawn, parse_script
 from fl_server.lab.injector import Injector, Outcome
 from fl_server.lab.lab import Lab
 from fl_server.lab.outlook import Watcher
@@ -19,6 +22,11 @@ from fl_server.lab.server_process import ServerProcess
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
 from fl_server.watch.facts.making import encode, stamped
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 LOOK_SECONDS = 0.05
 GIVE_UP_SECONDS = 60.0
@@ -175,3 +183,17 @@ class FaultyLab:
         with (self._store.folder / "events.jsonl").open("ab") as file:
             file.write(encode(stamped(fact, time.time())) + b"\n")
         self._write(fact.text)
+
+
+def read_script(path: Path, boards: Sequence[str]) -> Script:
+    """A fault file, checked; `boards` are the names of the lab's boards."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    try:
+        return parse_script(table, boards)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error

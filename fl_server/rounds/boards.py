@@ -31,12 +31,18 @@ def note_presence(
         if known is None or not same or known.lost_at is not None:
             return state, ()
         return _lose(state, message.board, replace(known, session=message.session), now)
-    mine = tuple(sorted(set(message.clients) & set(policy.participants)))
+    if known is None and len(state.boards) >= most_boards(policy):
+        return state, ()
+    offered = set(message.clients) & set(policy.participants)
+    taken = offered & _clients_of_others(state, message.board)
+    mine = tuple(sorted(offered - taken))
     seen_in = known.seen_in if known and same and message.session == known.session else 0
     if isinstance(state.phase, Working) and not seen_in:
         state = replace(state, phase=replace(state.phase, gap=REPEAT_SECONDS))
     board = Board(message.instance, message.session, mine, None, seen_in, now)
-    return _with_board(state, message.board, board), _notes_on_arrival(message, known, mine)
+    return _with_board(state, message.board, board), _notes_on_arrival(
+        message, known, mine, taken
+    )
 
 
 def _lose(
@@ -48,7 +54,7 @@ def _lose(
 
 
 def _notes_on_arrival(
-    message: Connected, known: Board | None, mine: tuple[int, ...]
+    message: Connected, known: Board | None, mine: tuple[int, ...], taken: set[int]
 ) -> tuple[Report, ...]:
     notes: tuple[Report, ...] = ()
     name = message.board
@@ -56,14 +62,29 @@ def _notes_on_arrival(
         notes = (Report(facts.BoardConnected(f"board {name}: clients {show_ids(mine)}", name)),)
     elif known.lost_at is not None:
         notes = (Report(board_back(name)),)
-    foreign = set(message.clients) - set(mine)
-    if foreign and (known is None or known.clients != mine):
+    changed = known is None or known.clients != mine
+    if taken and changed:
+        text = f"board {name} offers clients {show_ids(tuple(taken))}, which other boards have"
+        notes += (Report(facts.Foreign(f"{text}: not used", name)),)
+    foreign = set(message.clients) - set(mine) - taken
+    if foreign and changed:
         text = (
             f"board {name} offers clients {show_ids(tuple(foreign))}, "
             "which are not in this experiment: not used"
         )
         notes += (Report(facts.Foreign(text, name)),)
     return notes
+
+
+def most_boards(policy: Policy) -> int:
+    """How many boards may register; names cost nothing, so others are not even remembered."""
+    return 2 * len(policy.participants) + 64
+
+
+def _clients_of_others(state: State, name: str) -> set[int]:
+    """Clients of other boards that are present: those keep them."""
+    others = (board for other, board in state.boards.items() if other != name)
+    return {client for board in others if board.lost_at is None for client in board.clients}
 
 
 def note_sign_of_life(state: State, client: int, now: float) -> State:

@@ -58,6 +58,7 @@ from fl_server.rounds.state import (
     Stored,
     Strayed,
     Tick,
+    Uncountable,
     Working,
 )
 from fl_server.watch import facts
@@ -101,6 +102,8 @@ def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Acti
             return _note_message(policy, state, message, now)
         case Stored() | Rejected():
             return _note_update(state, event)
+        case Uncountable():
+            return _note_uncountable(state, event)
         case Strayed():
             return _unpublished(state), ()
         case Aggregated(round_number, now):
@@ -179,6 +182,19 @@ def _note_update(state: State, event: Stored | Rejected) -> tuple[State, tuple[A
     text = f"{update} rejected: {event.reason}"
     rejected = replace(phase, rejected=phase.rejected | {event.client}, unpublished=True)
     return replace(state, phase=rejected), (Report(facts.Rejected(text, client=event.client)),)
+
+
+def _note_uncountable(state: State, event: Uncountable) -> tuple[State, tuple[Action, ...]]:
+    """The round does not wait for other counts of this client, and has none of it."""
+    phase = state.phase
+    if not isinstance(phase, Working) or event.round_number != phase.round_number:
+        return _unpublished(state), ()
+    if event.client not in phase.untested:
+        return _unpublished(state), ()
+    counts = f"counts of client {event.client} in round {event.round_number}"
+    report = Report(facts.Rejected(f"{counts} rejected: {event.reason}", client=event.client))
+    measured = phase.measured | {event.client}
+    return replace(state, phase=replace(phase, measured=measured, unpublished=True)), (report,)
 
 
 def _note_aggregated(

@@ -175,6 +175,16 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
+class Uncountable:
+    """A client's counts arrived and cannot be used."""
+
+    client: int
+    round_number: int
+    reason: str
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
 class Strayed:
     """A part of another round, or a repetition, arrived: a board is not up to date."""
 
@@ -203,7 +213,9 @@ class Tick:
     now: float
 
 
-Event: TypeAlias = Received | Stored | Rejected | Strayed | Aggregated | Reconnected | Tick
+Event: TypeAlias = (
+    Received | Stored | Rejected | Uncountable | Strayed | Aggregated | Reconnected | Tick
+)
 
 
 @dataclass(frozen=True, slots=True)

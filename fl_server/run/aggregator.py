@@ -6,7 +6,6 @@ is decided elsewhere.
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 
@@ -25,12 +24,12 @@ from common.wire.messages import Info
 from common.wire.tensors import (
     ModelMeta,
     UpdateMeta,
-    check_arrays,
     decode_meta,
     decode_tensors,
     encode_tensors,
 )
 from fl_server.rounds.state import Close, Open
+from fl_server.run.checks import Checks
 from fl_server.run.first_model import starting_model
 from fl_server.run.records import Records, TestedRound
 from fl_server.run.round_updates import RoundUpdates
@@ -71,15 +70,17 @@ class Aggregator:
         self.tally = Tally()
         self.notes: tuple[str, ...] = ()  # about the first model
         self._opened = 0
-        self._samples: dict[int, int] = {}  # what each client said first
-        self._most_samples = dataset_info(experiment.data.dataset).size
         self._algorithm = algorithm_of(experiment)
         self._download: tuple[int, bytes] | None = None
         self._base: tuple[int, Arrays] | None = None
         self.records = Records(store.folder)
         self._state, self._meta = self._load()
         expected = self._algorithm.expects(server_of(experiment), self._broadcast)
-        self._expected = {name: _outline(array) for name, array in expected.items()}
+        self.checks = Checks(
+            self._algorithm,
+            {name: _outline(array) for name, array in expected.items()},
+            dataset_info(experiment.data.dataset).size,
+        )
         self._recent: dict[int, tuple[dict[str, Array], UpdateMeta]] = {}
 
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
@@ -153,7 +154,7 @@ class Aggregator:
     @property
     def largest_update(self) -> int:
         """How many bytes an update may have."""
-        return 4 * sum(array.nbytes for array in self._expected.values()) + 1024 * 1024
+        return 4 * sum(array.nbytes for array in self.checks.expected.values()) + 1024 * 1024
 
     def accept(
         self, round_number: int, client: int, blob: bytes, assembly: Assembly | None = None
@@ -162,20 +163,9 @@ class Aggregator:
 
         If it was put together by an assembly, its digest is known, and perhaps it has a file.
         """
-        self._check_task(round_number, client, blob)
+        self._check_job(round_number, client, blob)
         arrays, meta = self._decode_update(blob)
-        check_arrays(arrays, self._expected)
-        if not all(math.isfinite(w) and w > 0 for w in meta.weights.values()):
-            raise ProtocolError(f"weights {meta.weights} are not positive numbers")
-        if not {name.split(".", 1)[0] for name in arrays} <= meta.weights.keys():
-            raise ProtocolError("a part of the model has no weight")
-        if meta.samples > self._most_samples:
-            raise ProtocolError(
-                f"{meta.samples} samples; the dataset has {self._most_samples} in all"
-            )
-        if meta.samples != self._samples.setdefault(client, meta.samples):
-            known = self._samples[client]
-            raise ProtocolError(f"{meta.samples} samples; the client had {known} before")
+        self.checks.check_update(arrays, meta)
         if assembly is not None:
             path = self.store.update_path(round_number, client, assembly.header.digest)
             assembly.keep(path, blob)
@@ -197,7 +187,7 @@ class Aggregator:
         if info.joules is not None and info.round == self._opened:
             self.tally.spend(info.client, info.joules)
 
-    def _check_task(self, round_number: int, client: int, blob: bytes) -> None:
+    def _check_job(self, round_number: int, client: int, blob: bytes) -> None:
         try:
             meta = decode_meta(blob, UpdateMeta)
         except ProtocolError as error:

@@ -27,7 +27,7 @@ from common.experiment.file import load_experiment, write_text
 from common.wire.chunks import blob_digest
 from common.wire.json_codec import decodable
 from common.wire.messages import Ids, Natural, Text, Wire
-from common.wire.tensors import decode_tensors, encode_tensors
+from common.wire.tensors import OWN_HEADER, decode_tensors, encode_tensors
 from fl_server.rounds.state import Open
 from fl_server.run.records import TestedRound
 from fl_server.watch.facts.lines import TrainingLine
@@ -120,20 +120,30 @@ class RunStore:
             old.unlink(missing_ok=True)
 
     def load_checkpoint(self) -> tuple[dict[str, Array], CheckpointMeta] | None:
-        """The newest checkpoint that is whole; damaged ones are discarded, and said."""
+        """The newest checkpoint that is whole; None if there never was one.
+
+        Damaged ones are passed over, and stay for people to look at.
+        """
+        problems: list[str] = []
         for path in reversed(self._checkpoints()):
             try:
                 return self._read_checkpoint(path)
             except (ProtocolError, StoreError, OSError) as error:
-                log.warning("discarded checkpoint %s: %s", path, error)
-                path.unlink(missing_ok=True)
+                log.warning("passed over checkpoint %s: %s", path, error)
+                problems.append(str(error))
+        if problems:
+            raise StoreError(
+                f"none of the {len(problems)} checkpoints in {self.folder / 'checkpoints'} can "
+                f"be read (the newest: {problems[0]}); nothing was deleted. Restore it "
+                "from a copy, or start a new run"
+            )
         return None
 
     def _read_checkpoint(self, path: Path) -> tuple[dict[str, Array], CheckpointMeta]:
         blob = path.read_bytes()
         if path.stem.rpartition("-")[2] != blob_digest(blob):
             raise StoreError("its digest differs from the recorded one")
-        arrays, meta = decode_tensors(blob, CheckpointMeta)
+        arrays, meta = decode_tensors(blob, CheckpointMeta, header=OWN_HEADER)
         if meta.run != self.run:
             raise StoreError("it belongs to another run")
         return arrays, meta
@@ -159,7 +169,7 @@ class RunStore:
         try:
             record = msgspec.json.decode(path.read_bytes(), type=_OpenRecord)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            log.warning("discarded %s: %s", path, error)
+            log.warning("passed over %s: %s", path, error)
             return None
         return Open(record.round_number, record.selected, record.testers)
 
@@ -184,20 +194,19 @@ class RunStore:
             raise StoreError(f"the update of client {client} in round {round_number} is gone")
         blob = path.read_bytes()
         if path.stem.rpartition("-")[2] != blob_digest(blob):
-            path.unlink()
-            raise StoreError(f"{path} was damaged and is discarded; resume the run")
+            _set_aside(path)
+            raise StoreError(f"{path} is damaged and was set aside; resume the run")
         return blob
 
     def safe_updates(self, round_number: int) -> frozenset[int]:
-        """Clients whose update of a round is safe; damaged ones are discarded, and said."""
+        """Clients whose update of a round is safe; damaged ones are set aside."""
         found = set()
         for path in sorted(self._journal(round_number).glob("client-*.safetensors")):
             client = int(path.name.split("-")[1])
             try:
                 self.load_update(round_number, client)
             except StoreError as error:
-                log.warning("discarded update %s: %s", path, error)
-                path.unlink(missing_ok=True)
+                log.warning("%s", error)
                 continue
             found.add(client)
         return frozenset(found)
@@ -210,11 +219,19 @@ class RunStore:
         return self.folder / "journal" / f"round-{round_number:06d}"
 
 
+def _set_aside(path: Path) -> None:
+    """Keep a damaged file under a name by which nobody looks for it."""
+    with disk_errors(path):
+        path.replace(path.with_suffix(".damaged"))
+
+
 def create_run(root: Path, name: str, experiment: Experiment) -> RunStore:
     """A new run folder; the name must be free."""
     folder = root / name
     if (folder / "run.json").exists():
         raise UsageError(f"run {name!r} is already there, in {folder}; choose another --run")
+    with disk_errors(folder):  # models and updates: only its owner opens the folder to others
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_atomic(folder / "experiment.toml", write_text(experiment).encode())
     record = RunRecord(
         format=FORMAT,

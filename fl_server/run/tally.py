@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -12,6 +13,7 @@ from common.wire.tensors import UpdateMeta
 NAMES: dict[Stage, str] = {"G": "accuracy_global", "L1": "accuracy_l1", "L2": "accuracy_l2"}
 PERSONAL: tuple[Stage, ...] = ("L1", "L2")
 EPSILON = 0.95
+MOST_VALUES = 64
 
 Value = float | int | None
 ClientCounts: TypeAlias = dict[str, dict[str, tuple[int, int]]]  # of each stage
@@ -105,7 +107,8 @@ def mean_loss(metas: list[UpdateMeta]) -> float | None:
 
 
 def mean_values(metas: list[UpdateMeta]) -> dict[str, float]:
-    """Mean over the updates of every number that they report."""
-    names = sorted({name for meta in metas for name in meta.values})
+    """Mean over the updates of every number that they report; the commonest if many."""
+    known = Counter(name for meta in metas for name in meta.values)
+    names = sorted(sorted(known, key=lambda name: (-known[name], name))[:MOST_VALUES])
     reported = {name: [m.values[name] for m in metas if name in m.values] for name in names}
     return {name: sum(numbers) / len(numbers) for name, numbers in reported.items()}

@@ -80,7 +80,7 @@ def read_lists(path: Path) -> dict[str, list[Any]]:
     return dict(section)
 
 
-def name_of(experiment: Experiment, point: Mapping[str, Any]) -> str:
+def name_of(experiment: Experiment, point: Mapping[str, object]) -> str:
     """`<experiment>-<settings>-s<seed>`; a name that gets too long ends in a digest."""
     settings = [_word(key, value) for key, value in point.items() if key != SEED]
     base = "-".join([experiment.experiment.name, *settings])

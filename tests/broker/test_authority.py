@@ -3,12 +3,11 @@ from __future__ import annotations
 import ssl
 import stat
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from broker import authority
+from broker import authority, certificates
 from broker.authority import ca_text, ensure_certificate, read_certificate, renew_certificate
 from broker.hosts import is_host, own_names
 from broker.process import Broker
@@ -69,6 +68,7 @@ def test_this_machine_knows_names_of_itself() -> None:
 def test_without_the_library_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delitem(sys.modules, "broker.certificates")
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(UsageError, match=r"pip install 'fedbed\[broker\]'"):
         ensure_certificate(tmp_path, ["a"])
@@ -121,14 +121,14 @@ def test_a_broker_under_another_name_is_not_believed(guarded: Guarded) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shift", "reason"),
-    [(-4000, r"has expired; .*fl-broker renew"), (4000, "not valid yet; is the clock")],
+    ("begin", "days", "reason"),
+    [(-9, -1, r"has expired; .*fl-broker renew"), (1, 9, "not valid yet; is the clock")],
 )
-def test_a_certificate_out_of_its_time_is_said_so(
-    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, shift: int, reason: str
+def test_a_certificate_out_of_its_time_is_reported(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, begin: int, days: int, reason: str
 ) -> None:
-    now = authority._now()
-    monkeypatch.setattr(authority, "_now", lambda: now + timedelta(days=shift))
+    monkeypatch.setattr(certificates, "BACKDATE_DAYS", -begin)
+    monkeypatch.setattr(certificates, "SERVER_DAYS", days)
     renew_certificate(guarded.folder, ["127.0.0.1", "localhost"])
     guarded.broker.restart()
     with pytest.raises(BrokerError, match=reason) as caught:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 
 import pytest
 
 from broker.config import BrokerConfig
-from broker.process import Broker, find_mosquitto, mosquitto_version
+from broker.process import Broker
+from broker.program import find_mosquitto, mosquitto_version
 from common.errors import BrokerError, StoreError
 from common.program.ports import free_port
 from tests.broker.mqtt import connected, login_answer
@@ -66,7 +66,7 @@ def test_a_killed_broker_starts_again_on_its_port(own_broker: Broker) -> None:
         assert seen.answer() == "Success"
 
 
-def test_a_port_in_use_is_said_so(own_broker: Broker, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(own_broker: Broker, tmp_path: Path) -> None:
     second = Broker(BrokerConfig(port=own_broker.port), tmp_path / "second")
     with pytest.raises(
         BrokerError, match=f"port {own_broker.port} is already in use by another"
@@ -76,7 +76,7 @@ def test_a_port_in_use_is_said_so(own_broker: Broker, tmp_path: Path) -> None:
     assert own_broker.alive()
 
 
-def test_an_address_of_another_machine_is_said_so(tmp_path: Path) -> None:
+def test_an_address_of_another_machine_is_reported(tmp_path: Path) -> None:
     config = BrokerConfig(address="192.0.2.1", port=free_port(), guarded=True)
     with pytest.raises(
         BrokerError, match=r"cannot listen on 192\.0\.2\.1 port \d+: Cannot assign"
@@ -116,14 +116,14 @@ def test_without_mosquitto_the_error_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr("broker.process._FOLDERS", ("/nowhere",))
+    monkeypatch.setattr("broker.program._FOLDERS", ("/nowhere",))
     with pytest.raises(BrokerError, match="cannot find mosquitto; install it: "):
         find_mosquitto()
 
 
 def test_the_version_is_read_from_the_program() -> None:
     assert int(mosquitto_version(find_mosquitto()).split(".")[0]) >= 2
-    with pytest.raises(BrokerError, match="/bin/true does not say its version"):
+    with pytest.raises(BrokerError, match="/bin/true does not report its version"):
         mosquitto_version(Path("/bin/true"))
 
 
@@ -135,10 +135,3 @@ def test_an_old_mosquitto_is_refused(tmp_path: Path) -> None:
     broker.program = old
     with pytest.raises(BrokerError, match=r"is 1\.6\.12; expected Mosquitto 2\.0 or later"):
         broker.start()
-
-
-def test_free_ports_are_not_those_of_outgoing_connections() -> None:
-    port = free_port()
-    assert 20_000 <= port < 32_000
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", port))

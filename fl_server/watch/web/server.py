@@ -79,7 +79,7 @@ class Web:
         self.audience = Audience()
         self._closed = threading.Event()
         try:
-            self._server = _Server(at, self.audience)
+            self._server = PageServer(at, self.audience)
         except OSError as error:
             raise UsageError(
                 f"cannot serve the page at {at.host}:{at.port}: {error.strerror}; "
@@ -128,7 +128,9 @@ def serving(at: PageAddress, address: Address, federation: str) -> Iterator[Web]
         web.close()
 
 
-class _Server(ThreadingHTTPServer):
+class PageServer(ThreadingHTTPServer):
+    """Answers browsers, each in a thread of its own."""
+
     daemon_threads = True
     block_on_close = False
 
@@ -165,7 +167,7 @@ def _hash(text: str) -> str:
 class _Handler(BaseHTTPRequestHandler):
     """GET / is the page, GET /events the stream, GET /snapshot the same once."""
 
-    server: _Server
+    server: PageServer
     server_version = "fedbed"
     sys_version = ""
     timeout = STUCK_SECONDS

@@ -54,3 +54,29 @@ def test_a_lock_that_waits_comes_after_the_process_before_it(tmp_path: Path) -> 
         holder.kill()
         assert entered.wait(60)
         thread.join()
+
+
+def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    """In a folder that another user made, it could lead to any file of ours."""
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "lock").symlink_to(precious)
+    with (
+        pytest.raises(StoreError, match=r"shared/lock: a symbolic link is in the way"),
+        FolderLock(folder, "a test"),
+    ):
+        pass
+    assert precious.read_text() == "kept"
+
+
+def test_a_folder_made_for_a_lock_is_its_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with FolderLock(tmp_path / "state", "a test"):
+            modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "state").rglob("*")]
+            assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+            assert modes == [0o600]
+    finally:
+        os.umask(before)

@@ -24,13 +24,16 @@ from common.wire.messages import (
     TrainDetail,
     TrainEnd,
     Wire,
+    printable,
 )
 from common.wire.tensors import ModelMeta, UpdateMeta
 
-naturals = st.integers(0, 2**63 - 1)
-names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=120)
-texts = st.text(st.characters(codec="utf-8"), max_size=200)
-numbers = st.floats(allow_nan=False, allow_infinity=False)
+naturals = st.integers(0, 10**9)
+epochs = st.integers(0, 10**6)
+names = st.from_regex(r"[A-Za-z0-9@][A-Za-z0-9_.+-]{0,119}", fullmatch=True)
+texts = st.text(st.characters(codec="utf-8"), max_size=200).map(printable)
+numbers = st.floats(-1e30, 1e30)
+seconds = st.floats(0, 1e9)
 id_lists = st.lists(naturals, max_size=8).map(tuple)
 json_values = st.recursive(
     st.none() | st.booleans() | naturals | numbers | texts,
@@ -58,7 +61,7 @@ MESSAGES: dict[type[Wire], st.SearchStrategy[Wire]] = {
         session=st.tuples(naturals, naturals),
         connected=st.booleans(),
         settled=st.booleans(),
-        since=numbers,
+        since=seconds,
         clients=id_lists,
         host=texts,
         workers=naturals,
@@ -71,10 +74,10 @@ MESSAGES: dict[type[Wire], st.SearchStrategy[Wire]] = {
         client=naturals,
         board=names,
         state=st.sampled_from(["missing", "training", "trained", "testing", "failed"]),
-        epoch=naturals,
-        epochs=naturals,
+        epoch=epochs,
+        epochs=epochs,
         loss=st.none() | numbers,
-        seconds=st.none() | numbers,
+        seconds=st.none() | seconds,
         bytes=naturals,
         samples=naturals,
         problem=texts,

@@ -56,6 +56,11 @@ def open_link(
     return connect(address, session)
 
 
+def connect_as(address: Address, name: str, *topics: str) -> PahoLink:
+    """A link with these subscriptions and no will."""
+    return connect(address, Session(name, subscribe=topics))
+
+
 def wait_for(link: PahoLink, kind: type[H], seconds: float = PATIENCE) -> H:
     """The next happening of a kind; messages on the way are confirmed and passed over."""
     end = time.monotonic() + seconds

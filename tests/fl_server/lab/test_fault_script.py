@@ -18,7 +18,7 @@ from fl_server.lab.fault_script import (
     drawn,
     parse_script,
 )
-from fl_server.lab.faulty_lab import recoveries
+from fl_server.watch.recovery import recoveries
 
 BOARDS = ("b1", "b2", "b3")
 

@@ -1,11 +1,18 @@
-"""Sharing clients out among boards."""
+"""A testbed on one machine: its boards, its broker."""
 
 from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_server.lab.lab import share_out
+from common.program.ports import FIRST_PORT, PORTS
+from common.wire.link import Up
+from fl_server.lab.lab import Lab, descendants, share_out
+from fl_server.watch.topic_reader import MessageReader, Reading
 
 
 @given(clients=st.sets(st.integers(0, 999), min_size=1), boards=st.integers(1, 50))
@@ -22,3 +29,21 @@ def test_every_client_is_on_one_board_and_boards_are_equally_full(
 
 def test_neighbours_stay_together() -> None:
     assert share_out(range(5), 2) == {"b1": (0, 1), "b2": (2, 3, 4)}
+
+
+def test_a_killed_broker_comes_back_on_a_port_that_no_outgoing_connection_takes(
+    tmp_path: Path,
+) -> None:
+    with Lab(tmp_path, (0,), boards=1, workers=1) as lab:
+        port = lab.address.port
+        assert port in range(FIRST_PORT, FIRST_PORT + PORTS)
+        for pid in descendants(lab.pid("broker")):
+            os.kill(pid, signal.SIGKILL)
+        lab.wait("broker")
+        lab.start_broker_again()
+        reader = MessageReader(lab.address, "fl")
+        found: list[Reading] = []
+        while not any(isinstance(reading, Up) for reading in found):
+            found += reader.read(0.5)
+        reader.close()
+    assert lab.address.port == port

@@ -8,26 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from common.errors import ConfigError
 from common.experiment.file import parse_experiment
 from fl_server.reports import tables
 from fl_server.reports.compare import comparison
 from fl_server.reports.groups import Group, Spread, group_runs, spread
-from fl_server.reports.reference import Reference, read_reference
+from fl_server.reports.reference import Reference
 from fl_server.reports.render import show, to_csv, to_html, to_latex, to_markdown
-from fl_server.reports.runs import RunData
+from fl_server.reports.run_data import RunData
+from fl_server.reports.runs import read_reference
 from fl_server.reports.tables import Column, Table
 from fl_server.reports.timing import board_times, faults
 from fl_server.run.summary import summarize
+from fl_server.watch import facts
+from fl_server.watch.facts import Fact
+from fl_server.watch.facts.lines import MetricsLine
 
 
-def line(number: int, accuracy: float) -> dict[str, Any]:
-    tested = {"accuracy_global": accuracy, "accuracy_l1": accuracy, "tested_clients": 2}
-    if number == 0:
-        return {"round": 0, **tested}
-    cost = {"bytes_up": 1000, "bytes_down": 3000, "seconds": 2.0, "train_seconds": 1.0}
-    return {"round": number, **cost, **tested}
+def line(round_number: int, accuracy: float) -> MetricsLine:
+    tested = MetricsLine(
+        round_number, accuracy_global=accuracy, accuracy_l1=accuracy, tested_clients=2
+    )
+    if round_number == 0:
+        return tested
+    return replace(tested, bytes_up=1000, bytes_down=3000, seconds=2.0, train_seconds=1.0)
 
 
 def run(
@@ -154,13 +160,13 @@ def test_markdown_and_latex_and_html_escape_what_is_special_there() -> None:
 
 
 def test_where_the_time_of_a_board_went() -> None:
-    trained = {"event": "trained", "board": "b1", "client": 3, "round": 1, "seconds": 2.0}
+    trained = facts.Trained(board="b1", client=3, round=1, seconds=2.0, samples=9, time=13.0)
     times = board_times(
         [
-            {"event": "round_opened", "round": 1, "time": 10.0},
-            {**trained, "time": 13.0},
-            {**trained, "time": 14.0},  # told again
-            {"event": "update", "client": 3, "round": 1, "time": 13.5},
+            facts.RoundOpened(1, (3,), (), time=10.0),
+            trained,
+            replace(trained, time=14.0),  # reported again
+            facts.Update(3, 1, time=13.5),
         ]
     )
     assert times.keys() == {"b1"}
@@ -169,8 +175,10 @@ def test_where_the_time_of_a_board_went() -> None:
 
 
 def test_faults_are_counted_with_clients_dropped_and_restarts() -> None:
-    events = [{"event": kind} for kind in ("started", "lost", "back", "lost", "started")]
-    found = faults(events, [{"dropped": [1, 2]}, {"dropped": []}, {}])
+    start = facts.Started(run="r", folder="f", rounds=1, done=0, participants=1)
+    events: list[Fact] = [start, facts.Lost("x"), facts.Back("x"), facts.Lost("x"), start]
+    lines = [MetricsLine(1, dropped=(1, 2)), MetricsLine(2, dropped=()), MetricsLine(3)]
+    found = faults(events, lines)
     wanted = {"lost": 2, "back": 1, "restarts": 1, "dropped": 2, "late": 0}
     assert wanted.items() <= found.items()
 

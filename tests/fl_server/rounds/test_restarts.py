@@ -97,7 +97,7 @@ def test_a_board_whose_will_died_with_the_broker_is_lost_by_its_silence() -> Non
     machine.now += SILENCE_SECONDS
     machine.hear(board("b", B))
     machine.take(Tick(machine.now))
-    assert machine.notes == {"lost": "board a is lost (clients 0-1)"}
+    assert machine.notes == {"lost": "board a is lost (clients 0-1): nothing received for 60 s"}
     assert machine.state.boards["b"].lost_at is None
 
 

@@ -124,7 +124,7 @@ def test_an_update_that_cannot_be_used_is_refused(
         aggregator.accept(1, 1, blob(store, 0, shifted(1)))
     with pytest.raises(StrayUpdateError):
         aggregator.accept(1, 0, b"no update at all")
-    with pytest.raises(ProtocolError, match="not positive"):
+    with pytest.raises(ProtocolError, match="expected more than 0"):
         aggregator.accept(1, 0, blob(store, 0, shifted(1), weight=-1.0))
     assert aggregator.progress().safe == frozenset()
     aggregator.close()

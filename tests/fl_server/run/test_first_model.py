@@ -16,7 +16,7 @@ from common.config import (
 )
 from common.errors import ConfigError, StoreError
 from common.experiment.resolve import first_model
-from fl_server.central.baseline import Central
+from fl_server.central.baseline import Central, EpochLine
 from fl_server.cli import main
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.first_model import check_start, starting_model
@@ -101,8 +101,8 @@ def test_a_central_training_that_was_stopped_ends_with_the_same_bits(tmp_path: P
     shards = tmp_path / ".shards"
     whole = Central(tmp_path / "whole", SMALL).run(shards, lambda line: None)
 
-    def stop(line: dict[str, object]) -> None:
-        if line["epoch"] == 2:
+    def stop(line: EpochLine) -> None:
+        if line.epoch == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

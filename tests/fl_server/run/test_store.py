@@ -79,7 +79,8 @@ def test_the_newest_whole_checkpoint_is_used_and_damage_is_said(
     assert found is not None
     assert found[1].round == 2
     assert digest(found[0]) == digest(model(2))
-    assert caplog.text.count("discarded checkpoint") == 2
+    assert caplog.text.count("passed over checkpoint") == 2
+    assert all(path.exists() for path in paths), "nothing that cannot be read is deleted"
 
 
 def test_one_changed_byte_of_a_checkpoint_is_noticed(store: RunStore) -> None:
@@ -88,7 +89,9 @@ def test_one_changed_byte_of_a_checkpoint_is_noticed(store: RunStore) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    assert store.load_checkpoint() is None
+    with pytest.raises(StoreError, match=r"none of the 1 checkpoints .* nothing was deleted"):
+        store.load_checkpoint()
+    assert path.exists()
 
 
 def test_the_open_round_and_its_safe_updates_survive_and_damaged_ones_do_not(
@@ -121,7 +124,7 @@ def test_a_folder_of_another_format_is_refused_not_misread(store: RunStore) -> N
     path = store.folder / "run.json"
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "format": 99, "new": "field"}))
-    with pytest.raises(StoreError, match="has run format 99, this fedbed reads 1"):
+    with pytest.raises(StoreError, match="has run format 99, this fedbed reads 2"):
         RunStore(store.folder)
 
 

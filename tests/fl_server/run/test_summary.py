@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from fl_server.run.summary import reached, summarize
+from fl_server.watch.facts.lines import MetricsLine
 
 
-def line(round_number: int, **more: Any) -> dict[str, Any]:
+def line(round_number: int, **more: Any) -> MetricsLine:
     training = {"bytes_up": 10, "bytes_down": 30, "seconds": 2.0, "train_seconds": 3.0}
-    return {"round": round_number, **(training if round_number else {}), **more}
+    fields: dict[str, Any] = {**(training if round_number else {}), **more}
+    return MetricsLine(round_number, **fields)
 
 
 LINES = [

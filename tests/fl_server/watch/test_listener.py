@@ -1,4 +1,4 @@
-"""Facts from messages: what somebody who only listens finds out, and when."""
+"""Facts from messages: what a listener finds out, and when."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from common.wire.messages import (
 )
 from fl_server.coordinator.history import History, thinned
 from fl_server.watch import facts
+from fl_server.watch.facts import Fact
 from fl_server.watch.facts.lines import MetricsLine, TrainingLine
-from fl_server.watch.listener import SILENT_SECONDS, Listener
+from fl_server.watch.facts.making import SILENCE_SECONDS, kind_of
+from fl_server.watch.listener import Listener
 from fl_server.watch.view import View
 from fl_server.watch.web.sections import change, model, sections, whole
 
@@ -58,12 +60,17 @@ def selected(number: int, *clients: int) -> Selected:
     return Selected(run=RUN, round=number, clients=clients, testers=clients)
 
 
-def told(listener: Listener, *messages: Message, now: float = 1.0) -> list[dict[str, Any]]:
-    return [fact for message in messages for fact in listener.hear(message, now)]
+def reported(listener: Listener, *messages: Message, now: float = 1.0) -> list[Fact]:
+    return [fact for message in messages for fact in listener.receive(message, now)]
 
 
-def kinds(facts: list[dict[str, Any]]) -> list[str]:
-    return [fact["event"] for fact in facts]
+def kinds(found: list[Fact]) -> list[str]:
+    return [kind_of(fact) for fact in found]
+
+
+def text_of(fact: Fact) -> str:
+    assert isinstance(fact, facts.Note)
+    return fact.text
 
 
 LINE = RoundLine(round=3, accuracy_global=0.5, train_loss=1.0, seconds=2.0, bytes_up=10,
@@ -85,111 +92,112 @@ def test_who_joins_in_the_middle_sees_the_run_at_once_whatever_comes_first(
 ) -> None:
     listener, view = Listener(), View()
     for message in stored:
-        for fact in listener.hear(message, 9.0, stored=True):
+        for fact in listener.receive(message, 9.0, stored=True):
             view = view.after(fact)
     assert view.title == "demo-1"
-    assert (view.number, view.done, view.rounds) == (4, 3, 10)
+    assert (view.round_number, view.done, view.rounds) == (4, 3, 10)
     assert (set(view.safe), set(view.measured)) == ({0}, {1})
     assert {name: board.here for name, board in view.boards.items()} == {
         "b1": True,
         "b2": False,
     }
-    assert view.boards["b1"].telemetry["celsius"] == 51.0
-    assert view.last["seconds"] == 2.0
-    assert view.lines[-1]["accuracy_global"] == 0.5
+    assert view.boards["b1"].telemetry == Telemetry(celsius=51.0)
+    assert view.last is not None
+    assert view.last.seconds == 2.0
+    assert view.lines[-1].accuracy_global == 0.5
     assert view.going_on
     assert view.started == 5.0
 
 
-def test_everything_that_is_said_again_is_told_once() -> None:
+def test_what_is_published_again_is_reported_once() -> None:
     listener = Listener()
-    told(listener, *STORED)
-    again = told(listener, *STORED)
+    reported(listener, *STORED)
+    again = reported(listener, *STORED)
     assert set(kinds(again)) <= {"presence", "coordinator"}
 
 
 def test_a_board_that_dies_is_lost_and_comes_back_in_its_next_life() -> None:
     listener = Listener()
-    told(listener, DETAIL, claim("b1", 0))
-    dead = told(listener, claim("b1", 0, connected=False))
+    reported(listener, DETAIL, claim("b1", 0))
+    dead = reported(listener, claim("b1", 0, connected=False))
     assert kinds(dead) == ["presence", "lost"]
-    assert dead[1]["text"] == "board b1 is lost"
-    assert kinds(told(listener, claim("b1", 0, session=(2, 1)))) == ["presence", "back"]
+    assert text_of(dead[1]) == "board b1 is lost (clients 0)"
+    assert kinds(reported(listener, claim("b1", 0, session=(2, 1)))) == ["presence", "back"]
     stale = claim("b1", 0, session=(1, 1), connected=False)
-    assert told(listener, stale) == []
+    assert reported(listener, stale) == []
 
 
-def test_a_board_that_says_nothing_for_long_is_lost_until_it_says_something() -> None:
+def test_a_board_that_sends_nothing_for_long_is_lost_until_it_sends_something() -> None:
     listener = Listener()
-    told(listener, DETAIL, claim("b1", 0), now=0.0)
-    assert listener.tick(SILENT_SECONDS) == []
-    assert kinds(listener.tick(SILENT_SECONDS + 1)) == ["presence", "lost"]
-    assert listener.tick(SILENT_SECONDS + 2) == []
+    reported(listener, DETAIL, claim("b1", 0), now=0.0)
+    assert listener.tick(SILENCE_SECONDS) == []
+    assert kinds(listener.tick(SILENCE_SECONDS + 1)) == ["presence", "lost"]
+    assert listener.tick(SILENCE_SECONDS + 2) == []
     news = Info(run=RUN, round=1, client=0, board="b1", state="training")
-    assert kinds(told(listener, news)) == ["presence", "back", "info"]
+    assert kinds(reported(listener, news)) == ["presence", "back", "info"]
 
 
 def test_silence_while_the_broker_was_away_is_nobodys_fault() -> None:
     listener = Listener()
-    told(listener, claim("b1", 0), now=0.0)
+    reported(listener, claim("b1", 0), now=0.0)
     listener.reconnected(100.0)
-    assert listener.tick(100.0 + SILENT_SECONDS) == []
+    assert listener.tick(100.0 + SILENCE_SECONDS) == []
 
 
 def test_a_board_that_is_not_settled_is_not_there_yet() -> None:
-    assert told(Listener(), claim("b1", 0, settled=False)) == []
+    assert reported(Listener(), claim("b1", 0, settled=False)) == []
 
 
 def test_a_round_that_closed_without_somebody_is_news() -> None:
     listener = Listener()
-    told(listener, DETAIL, current(1), selected(1, 0, 1, 2))
-    facts = told(listener, current(2, accepted={0: 1, 2: 1}), selected(2, 0, 1, 2))
-    assert kinds(facts) == ["dropped", "round_opened"]
-    assert facts[0]["text"] == "round 1 closed without clients 1"
+    reported(listener, DETAIL, current(1), selected(1, 0, 1, 2))
+    found = reported(listener, current(2, accepted={0: 1, 2: 1}), selected(2, 0, 1, 2))
+    assert kinds(found) == ["dropped", "round_opened"]
+    assert text_of(found[0]) == "round 1 goes on without clients 1"
 
 
 def test_failures_and_lost_states_are_news() -> None:
     listener = Listener()
-    told(listener, DETAIL)
+    reported(listener, DETAIL)
     said = {"run": RUN, "round": 1, "client": 3, "board": "b", "problem": "no disk"}
-    failed = told(listener, Info(state="failed", **said))  # type: ignore[arg-type]
-    reset = told(listener, Info(state="reset", **said))  # type: ignore[arg-type]
-    assert failed[-1]["text"] == "client 3 on b failed: no disk"
+    failed = reported(listener, Info(state="failed", **said))  # type: ignore[arg-type]
+    reset = reported(listener, Info(state="reset", **said))  # type: ignore[arg-type]
+    assert text_of(failed[-1]) == "client 3 on board b failed: no disk"
     assert kinds(reset) == ["info", "state_lost"]
 
 
 def test_the_coordinators_end_is_an_interruption_only_before_the_runs_end() -> None:
     listener = Listener()
-    told(listener, DETAIL, coordinator())
-    assert kinds(told(listener, coordinator(connected=False))) == ["coordinator", "lost"]
-    assert kinds(told(listener, coordinator())) == ["coordinator", "back"]
-    assert kinds(told(listener, TrainEnd(run=RUN, reason="finished"))) == ["finished"]
-    assert kinds(told(listener, coordinator(connected=False))) == ["coordinator"]
+    reported(listener, DETAIL, coordinator())
+    assert kinds(reported(listener, coordinator(connected=False))) == ["coordinator", "lost"]
+    assert kinds(reported(listener, coordinator())) == ["coordinator", "back"]
+    assert kinds(reported(listener, TrainEnd(run=RUN, reason="finished"))) == ["finished"]
+    assert kinds(reported(listener, coordinator(connected=False))) == ["coordinator"]
 
 
 def test_messages_of_another_run_are_none_of_this_ones() -> None:
     listener = Listener()
-    told(listener, DETAIL)
+    reported(listener, DETAIL)
     other = Info(run="other", round=1, client=0, board="b", state="training")
     metrics = msgspec.structs.replace(COUNTS, run="other")
     end = TrainEnd(run="other", reason="finished")
-    assert told(listener, other, metrics, end) == []
+    assert reported(listener, other, metrics, end) == []
 
 
 def test_the_next_run_begins_anew_with_the_same_boards() -> None:
     listener, view = Listener(), View()
     after = msgspec.structs.replace(DETAIL, run="next-1.00000000")
-    for fact in told(listener, *STORED, after):
+    for fact in reported(listener, *STORED, after):
         view = view.after(fact)
-    assert (view.title, view.number, view.lines) == ("next-1", 0, ())
+    assert (view.title, view.round_number, view.lines) == ("next-1", 0, ())
     assert set(view.boards) == {"b1", "b2"}
 
 
-def test_counts_are_told_when_they_come_and_not_again_when_confirmed() -> None:
+def test_counts_are_reported_when_they_arrive_and_not_again_when_confirmed() -> None:
     listener = Listener()
-    told(listener, DETAIL, current(1), selected(1, 0))
-    assert kinds(told(listener, COUNTS, COUNTS)) == ["tested"]
-    assert told(listener, current(1, measured=(0,))) == []
+    reported(listener, DETAIL, current(1), selected(1, 0))
+    assert kinds(reported(listener, COUNTS, COUNTS)) == ["tested"]
+    assert reported(listener, current(1, measured=(0,))) == []
 
 
 def messages() -> st.SearchStrategy[Message]:
@@ -222,7 +230,7 @@ def test_any_stream_of_messages_gives_a_view_and_changes_that_add_up_to_it(
     listener, view, known, seen = Listener(), View(), sections(View()), dict[str, Any]()
     seen = msgspec.json.decode(whole(known, 0.0))["set"]
     for at, message in enumerate(stream):
-        for fact in [*listener.hear(message, float(at)), *listener.tick(float(at))]:
+        for fact in [*listener.receive(message, float(at)), *listener.tick(float(at))]:
             view = view.after(fact)
         new = sections(view)
         news = change(known, new, float(at))

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+from fl_server.watch import facts
+from fl_server.watch.facts import Fact
 from fl_server.watch.timeline import SPANS, Span, Timeline
-from tests.fl_server.watch.some_facts import Fact, info, present
+from tests.fl_server.watch.some_facts import info, present
 
 
-def after(*facts: Fact) -> Timeline:
+def after(*reported: Fact) -> Timeline:
     timeline = Timeline()
-    for fact in facts:
+    for fact in reported:
         timeline = timeline.after(fact)
     return timeline
 
 
-def opened(number: int, time: float) -> Fact:
-    return {"event": "round_opened", "round": number, "time": time}
+def opened(round_number: int, time: float) -> Fact:
+    return facts.RoundOpened(round_number, (), (), time=time)
 
 
 def measured(client: int, time: float) -> Fact:
-    return {"event": "tested", "client": client, "round": 1, "time": time}
+    return facts.Tested(client, 1, time=time)
 
 
-def test_a_training_is_a_span_from_its_first_word_to_its_result() -> None:
+def test_a_training_is_a_span_from_its_first_message_to_its_result() -> None:
     timeline = after(
         opened(1, 1.0),
         info("b", 4, "training", 1, 2.0),
         info("b", 4, "training", 1, 3.0, epoch=1),
         info("b", 4, "trained", 1, 5.0, seconds=2.9),
-        info("b", 4, "trained", 1, 8.0, seconds=2.9),  # said again
+        info("b", 4, "trained", 1, 8.0, seconds=2.9),  # published again
     )
     assert timeline.lanes == {"b": (Span(4, 1, "train", 2.0, 5.0),)}
     assert timeline.marks == ((1, 1.0),)
@@ -63,9 +65,9 @@ def test_a_failed_training_is_cut() -> None:
 def test_the_next_round_and_the_end_close_what_is_open() -> None:
     begun = info("b", 4, "training", 1, 2.0)
     assert after(begun, opened(2, 6.0)).lanes["b"][0].end == 6.0
-    assert after(begun, {"event": "finished", "time": 7.0}).lanes["b"][0].end == 7.0
+    assert after(begun, facts.Finished("finished", time=7.0)).lanes["b"][0].end == 7.0
 
 
 def test_a_strip_is_bounded() -> None:
-    facts = [info("b", at, "trained", at, at + 1.0, seconds=1.0) for at in range(3 * SPANS)]
-    assert len(after(*facts).lanes["b"]) == SPANS
+    many = [info("b", at, "trained", at, at + 1.0, seconds=1.0) for at in range(3 * SPANS)]
+    assert len(after(*many).lanes["b"]) == SPANS

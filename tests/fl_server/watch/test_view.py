@@ -2,43 +2,80 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import StringIO
-from typing import Any
+from typing import Protocol
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.console import Console
 
-from fl_server.watch.screen import describe, draw, duration, size, sparkline, summary
+from common.wire.messages import Info as InfoMessage
+from common.wire.messages import Telemetry
+from fl_server.watch import facts
+from fl_server.watch.displays import Lines, Screen, describe, json_line, warning_line
+from fl_server.watch.facts import Fact
+from fl_server.watch.screen import draw, results_table
 from fl_server.watch.view import View
+from fl_server.watch.web.audience import Audience
+from fl_server.watch.words import duration, size, sparkline
 
-FACTS: list[dict[str, Any]] = [
-    {"event": "started", "time": 0.5, "rounds": 2, "done": 0, "folder": "x", "participants": 3},
-    {"event": "waiting", "time": 1.0, "text": "waiting for boards with clients 0-2"},
-    {"event": "presence", "time": 2.0, "board": "b1", "connected": True, "clients": (0, 1)},
-    {"event": "presence", "time": 2.0, "board": "b2", "connected": True, "clients": (2,)},
-    {"event": "round_opened", "time": 3.0, "round": 1, "selected": (0, 2),
-     "testers": (0, 1, 2)},
-    {"event": "info", "time": 4.0, "board": "b1", "client": 0, "state": "training", "epoch": 1,
-     "epochs": 5},
-    {"event": "update", "time": 5.0, "client": 2, "round": 1},
-    {"event": "tested", "time": 6.0, "client": 2, "round": 1},
-]  # fmt: skip
-LINE = {
-    "event": "evaluated", "time": 9.0, "round": 0, "accuracy_global": 0.1, "accuracy_l1": 0.1,
-    "accuracy_l2": None,
-}  # fmt: skip
-CLOSED = {
-    "event": "round_closed", "time": 9.0, "round": 1, "updates": 2, "seconds": 6.0,
-    "train_loss": 1.25, "bytes_up": 2_500_000, "bytes_down": 900,
-}  # fmt: skip
+B1 = facts.Presence("b1", connected=True, clients=(0, 1), time=2.0)
+B2 = facts.Presence("b2", connected=True, clients=(2,), time=2.0)
+WAITING = facts.Waiting("waiting for boards with clients 0-2", time=1.0)
+UPDATE = facts.Update(2, 1, time=5.0)
+TRAINING = InfoMessage(
+    run="x-1", round=1, client=0, board="b1", state="training", epoch=1, epochs=5
+)
+FACTS: list[Fact] = [
+    facts.Started(run="x-1", folder="x", rounds=2, done=0, participants=3, time=0.5),
+    WAITING,
+    B1,
+    B2,
+    facts.RoundOpened(1, (0, 2), (0, 1, 2), time=3.0),
+    facts.Info(TRAINING, time=4.0),
+    UPDATE,
+    facts.Tested(2, 1, time=6.0),
+]
+LINE = facts.Evaluated(round=0, accuracy_global=0.1, accuracy_l1=0.1, time=9.0)
+CLOSED = facts.RoundClosed(
+    round=1,
+    updates=2,
+    seconds=6.0,
+    train_loss=1.25,
+    bytes_up=2_500_000,
+    bytes_down=900,
+    time=9.0,
+)
 
 
-def view_of(*facts: dict[str, Any]) -> View:
+def view_of(*reported: Fact) -> View:
     view = View(title="x-1")
-    for fact in facts:
+    for fact in reported:
         view = view.after(fact)
     return view
+
+
+class Shows(Protocol):
+    @property
+    def view(self) -> View: ...
+    def observe(self, fact: Fact) -> None: ...
+
+
+@contextmanager
+def often_switched() -> Iterator[None]:
+    """Threads take turns as often as the interpreter can."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def drawn(view: View, now: float = 10.0) -> str:
@@ -60,14 +97,8 @@ def test_the_screen_shows_rounds_boards_clients_epochs_and_last_seen() -> None:
 
 
 def test_a_lost_board_comes_first_and_its_loss_is_news() -> None:
-    lost = {
-        "event": "presence",
-        "time": 7.0,
-        "board": "b2",
-        "connected": False,
-        "clients": (2,),
-    }
-    news = {"event": "lost", "time": 7.0, "text": "board b2 is lost (clients 2)", "board": "b2"}
+    lost = replace(B2, connected=False, time=7.0)
+    news = facts.Lost("board b2 is lost (clients 2)", "b2", time=7.0)
     text = drawn(view_of(*FACTS, lost, news))
     assert text.index(" b2 ") < text.index(" b1 ")
     assert "board b2 is lost" in text
@@ -80,7 +111,7 @@ def test_accuracy_bytes_seconds_and_time_left_appear_once_known() -> None:
     assert "left ~0:06" in text
 
 
-def test_lines_say_the_same() -> None:
+def test_lines_describe_the_same() -> None:
     view = view_of(*FACTS, CLOSED)
     assert describe(view, CLOSED) == (
         "round 1/2: 2 updates in 6.0 s, loss 1.250, 2.5 MB up, 900 B down, about 0:06 left"
@@ -88,14 +119,14 @@ def test_lines_say_the_same() -> None:
     assert describe(view, LINE).startswith(
         "after round 0: global 10.0 %, personal 10.0 % before"
     )
-    assert describe(view, FACTS[6]) == ""
-    assert describe(view, FACTS[1]) == "waiting for boards with clients 0-2"
+    assert describe(view, UPDATE) == ""
+    assert describe(view, WAITING) == "waiting for boards with clients 0-2"
 
 
 def test_the_table_at_the_end_has_the_last_round_even_when_thinned() -> None:
-    lines = [{**LINE, "round": at, "accuracy_global": at / 100} for at in range(101)]
+    lines = [replace(LINE, round=at, accuracy_global=at / 100) for at in range(101)]
     console = Console(file=StringIO(), width=110)
-    console.print(summary(view_of(*FACTS, *lines)))
+    console.print(results_table(view_of(*FACTS, *lines)))
     output = console.file
     assert isinstance(output, StringIO)
     text = output.getvalue()
@@ -105,7 +136,7 @@ def test_the_table_at_the_end_has_the_last_round_even_when_thinned() -> None:
 
 def test_small_things_are_written_as_people_write_them() -> None:
     assert [size(n) for n in (0, 999, 1500, 2_500_000, 3e12)] == [
-        *("0 B", "999 B", "1.5 kB", "2.5 MB", "3000.0 GB")
+        *("0 B", "999 B", "1.5 kB", "2.5 MB", "3.0 TB")
     ]
     assert [duration(s) for s in (0, 61, 3725)] == ["0:00", "1:01", "1:02:05"]
     assert sparkline([0.1]) == ""
@@ -113,34 +144,34 @@ def test_small_things_are_written_as_people_write_them() -> None:
     assert sparkline([0.5, 0.5]) == "▁▁"
 
 
-def test_an_unknown_fact_changes_nothing() -> None:
+def test_a_fact_that_the_view_does_not_show_changes_nothing() -> None:
     view = view_of(*FACTS)
-    assert view.after({"event": "something new", "time": 1.0}) == view
+    assert view.after(facts.Called("clients 3 train instead")) == view
 
 
 def test_a_board_that_repeats_its_presence_goes_on_with_what_it_does() -> None:
-    view = view_of(*FACTS, {**FACTS[2], "time": 20.0})
+    view = view_of(*FACTS, replace(B1, time=20.0))
     assert view.boards["b1"].doing == "training"
     assert view.boards["b1"].seen == 20.0
 
 
-def test_temperature_memory_and_throttling_are_shown_as_far_as_they_are_told() -> None:
-    told = {"celsius": 81.4, "memory_used": 1, "memory_total": 4, "throttled": True}
-    text = drawn(view_of(*FACTS, {**FACTS[3], "telemetry": told}))
+def test_temperature_memory_and_throttling_are_shown_as_far_as_they_are_known() -> None:
+    hot = Telemetry(celsius=81.4, memory_used=1, memory_total=4, throttled=True)
+    text = drawn(view_of(*FACTS, replace(B2, telemetry=hot)))
     assert "throttled 81 °C 25 % mem" in text
 
 
-def test_a_round_that_is_told_again_counts_once_and_lines_stay_in_order() -> None:
-    later = {**CLOSED, "round": 2, "seconds": 8.0}
-    view = view_of(*FACTS, later, CLOSED, CLOSED, {**LINE, "round": 3}, LINE)
-    assert [line["round"] for line in view.closed] == [1, 2]
-    assert [line["round"] for line in view.lines] == [0, 3]
-    assert (view.done, view.last["seconds"]) == (2, 8.0)
+def test_a_round_that_is_reported_again_counts_once_and_lines_stay_in_order() -> None:
+    later = replace(CLOSED, round=2, seconds=8.0)
+    view = view_of(*FACTS, later, CLOSED, CLOSED, replace(LINE, round=3), LINE)
+    assert [line.round for line in view.closed] == [1, 2]
+    assert [line.round for line in view.lines] == [0, 3]
+    assert (view.done, view.last) == (2, later)
 
 
 @given(st.permutations([*FACTS, LINE, CLOSED]))
-def test_facts_in_any_order_can_be_drawn(facts: list[dict[str, Any]]) -> None:
-    view = view_of(*facts)
+def test_facts_in_any_order_can_be_drawn(reported: list[Fact]) -> None:
+    view = view_of(*reported)
     assert set(view.boards) == {"b1", "b2"}
     assert "b1" in drawn(view)
 
@@ -148,6 +179,40 @@ def test_facts_in_any_order_can_be_drawn(facts: list[dict[str, Any]]) -> None:
 def test_what_was_refused_is_known_per_board() -> None:
     view = View()
     for board, count in (("b1", 3), ("b2", 1), ("b1", 5)):
-        fact = {"event": "refused", "board": board, "count": count, "kinds": {}, "time": 1.0}
-        view = view.after(fact)
+        view = view.after(facts.RefusedSoFar(board, count, {}))
     assert view.refused == {"b1": 5, "b2": 1}
+    assert view.after(facts.Refused("b2", 7, {})).refused == {"b1": 5, "b2": 7}
+
+
+@pytest.mark.parametrize("make", [lambda: Screen("x"), lambda: Lines("x"), Audience])
+def test_no_fact_is_lost_when_two_threads_report(make: Callable[[], Shows]) -> None:
+    shown, threads, each = make(), 2, 1500
+    ready = threading.Barrier(threads)
+
+    def report(first: int) -> None:
+        ready.wait()
+        for client_id in range(first, first + each):
+            shown.observe(facts.Update(client_id, 1))
+
+    workers = [threading.Thread(target=report, args=(each * at,)) for at in range(threads)]
+    with often_switched():
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    assert len(shown.view.safe) == threads * each
+
+
+def test_json_lines_are_the_lines_of_the_event_log_and_what_is_printed() -> None:
+    view = view_of(*FACTS)
+    assert json_line(view, UPDATE) == '{"event":"update","client":2,"round":1,"time":5.0}'
+    assert json_line(view, B1) == ""
+    assert json_line(view, facts.Printed("x")) == '{"event":"said","text":"x","time":0.0}'
+
+
+def test_quiet_lines_are_what_went_wrong_and_the_end() -> None:
+    view = view_of(*FACTS)
+    assert warning_line(view, CLOSED) == ""
+    assert warning_line(view, facts.Lost("board b is lost")).endswith(" board b is lost")
+    assert warning_line(view, facts.Finished("finished", "d1")).endswith("finished; model d1")
+    assert warning_line(view, facts.Printed("stopped")) == "stopped"

@@ -11,18 +11,19 @@ from contextlib import contextmanager
 import pytest
 
 from common.errors import UsageError
+from fl_server.watch import facts
 from fl_server.watch.web.audience import MOST_VIEWERS, WAITING, Audience
-from fl_server.watch.web.server import PageAddress, _Server, assemble_page, read_page_address
+from fl_server.watch.web.server import PageAddress, PageServer, assemble_page, read_page_address
 from tests.fl_server.watch.some_facts import big_run, described, present
 
 
 @contextmanager
-def served(place: PageAddress, hub: Audience) -> Iterator[int]:
-    server = _Server(place, hub)
+def served(place: PageAddress, audience: Audience) -> Iterator[int]:
+    server = PageServer(place, audience)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server.server_address[1]
-    hub.close()
+    audience.close()
     server.shutdown()
     server.server_close()
     thread.join()
@@ -56,7 +57,7 @@ def test_a_place_that_is_none_is_refused(text: str) -> None:
         read_page_address(text)
 
 
-def test_without_the_token_nothing_is_told() -> None:
+def test_without_the_token_nothing_is_shown() -> None:
     place = PageAddress("127.0.0.1", 0, "s3cret")
     with served(place, Audience()) as port:
         for path in ("/", "/events", "/snapshot", "/?token=other", "/nothing"):
@@ -87,9 +88,9 @@ def test_the_page_comes_in_one_piece_and_loads_nothing_from_anywhere() -> None:
 
 
 def test_the_stream_begins_with_everything_and_goes_on_with_changes() -> None:
-    hub = Audience()
-    hub.observe(described(time=1.0))
-    with served(PageAddress("127.0.0.1", 0, ""), hub) as port:
+    audience = Audience()
+    audience.observe(described(time=1.0))
+    with served(PageAddress("127.0.0.1", 0, ""), audience) as port:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         connection.request("GET", "/events")
         answer = connection.getresponse()
@@ -100,8 +101,8 @@ def test_the_stream_begins_with_everything_and_goes_on_with_changes() -> None:
         first = json.loads(answer.readline().removeprefix(b"data: "))
         assert first["set"]["run"]["title"] == "big-1"
         answer.readline()
-        hub.observe(present("pi-1", (0, 1), 2.0))
-        hub.spread(2.0)
+        audience.observe(present("pi-1", (0, 1), 2.0))
+        audience.send_changes(2.0)
         assert answer.readline() == b"event: change\n"
         second = json.loads(answer.readline().removeprefix(b"data: "))
         assert set(second["set"]) == {"board:pi-1", "lane:pi-1"}
@@ -110,53 +111,53 @@ def test_the_stream_begins_with_everything_and_goes_on_with_changes() -> None:
 
 
 def test_a_viewer_that_takes_nothing_is_dropped_and_the_others_stay() -> None:
-    hub = Audience()
-    slow, quick = hub.enter(0.0), hub.enter(0.0)
+    audience = Audience()
+    slow, quick = audience.enter(0.0), audience.enter(0.0)
     assert slow is not None
     assert quick is not None
     for at in range(WAITING + 1):
-        hub.observe(present("pi-1", (0, at + 1), float(at)))
-        hub.spread(float(at))
+        audience.observe(present("pi-1", (0, at + 1), float(at)))
+        audience.send_changes(float(at))
         quick.next(1.0)
     assert slow.closed.is_set()
     assert not quick.closed.is_set()
-    assert hub.viewers == 1
+    assert audience.viewers == 1
 
 
-def test_there_is_an_end_to_the_seats() -> None:
-    hub = Audience()
-    seats = [hub.enter(0.0) for _ in range(MOST_VIEWERS)]
-    assert hub.enter(0.0) is None
-    assert seats[0] is not None
-    hub.leave(seats[0])
-    assert hub.enter(0.0) is not None
+def test_the_number_of_viewers_is_bounded() -> None:
+    audience = Audience()
+    viewers = [audience.enter(0.0) for _ in range(MOST_VIEWERS)]
+    assert audience.enter(0.0) is None
+    assert viewers[0] is not None
+    audience.leave(viewers[0])
+    assert audience.enter(0.0) is not None
 
 
 def test_a_change_of_one_board_among_a_hundred_is_small() -> None:
-    hub = Audience()
+    audience = Audience()
     for fact in big_run(100, rounds=3):
-        hub.observe(fact)
-    seat = hub.enter(0.0)
-    assert seat is not None
-    event, everything = seat.next(1.0)
+        audience.observe(fact)
+    viewer = audience.enter(0.0)
+    assert viewer is not None
+    event, everything = viewer.next(1.0)
     assert event == "snapshot"
     assert len(everything) < 200_000
-    hub.observe(present("pi-7", (18, 19, 20), 2000.0))
-    hub.spread(1.0)
-    event, data = seat.next(1.0)
+    audience.observe(present("pi-7", (18, 19, 20), 2000.0))
+    audience.send_changes(1.0)
+    event, data = viewer.next(1.0)
     assert (event, list(json.loads(data)["set"])) == ("change", ["board:pi-7"])
     assert len(data) < 1000
 
 
-def test_what_has_not_changed_is_not_said() -> None:
-    hub = Audience()
-    hub.observe(described())
-    seat = hub.enter(0.0)
-    assert seat is not None
-    seat.next(1.0)
-    hub.spread(1.0)
-    hub.observe({"event": "unheard of", "time": 2.0})
-    hub.spread(2.0)
-    hub.observe(present("pi-1", (0,), 3.0))
-    hub.spread(3.0)
-    assert b"pi-1" in seat.next(1.0)[1]
+def test_what_has_not_changed_is_not_sent() -> None:
+    audience = Audience()
+    audience.observe(described())
+    viewer = audience.enter(0.0)
+    assert viewer is not None
+    viewer.next(1.0)
+    audience.send_changes(1.0)
+    audience.observe(facts.Called("not shown"))
+    audience.send_changes(2.0)
+    audience.observe(present("pi-1", (0,), 3.0))
+    audience.send_changes(3.0)
+    assert b"pi-1" in viewer.next(1.0)[1]

@@ -1,0 +1,62 @@
+"""PURE: whether an update or a client's counts can be used; a board may send anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from common.algorithms.base import Algorithm
+from common.arrays import Arrays, part_of
+from common.errors import ProtocolError
+from common.wire.messages import ClientMetrics
+from common.wire.tensors import UpdateMeta, check_arrays
+
+
+@dataclass(slots=True)
+class Checks:
+    """What is known of a run's clients, and what their messages must agree with.
+
+    `most_samples` is the size of the dataset: no client can have more.
+    """
+
+    algorithm: Algorithm
+    expected: Arrays
+    most_samples: int
+    samples: dict[int, int] = field(default_factory=dict)
+    totals: dict[int, Mapping[str, int]] = field(default_factory=dict)
+
+    def check_update(self, arrays: Arrays, meta: UpdateMeta) -> None:
+        """Refuse an update that would do harm; ProtocolError with the reason."""
+        check_arrays(arrays, self.expected)
+        if meta.samples > self.most_samples:
+            raise ProtocolError(
+                f"{meta.samples} samples; the dataset has {self.most_samples} in all"
+            )
+        most = self.algorithm.most_weight(meta.samples)
+        for part, weight in meta.weights.items():
+            if not 0 < weight <= most:
+                raise ProtocolError(
+                    f"weight {weight:g} of {part[:40]!r}; expected more than 0 and at most "
+                    f"{most:g}, for {meta.samples} samples"
+                )
+        if not {part_of(name) for name in arrays} <= meta.weights.keys():
+            raise ProtocolError("a part of the model has no weight")
+        known = self.samples.setdefault(meta.client, meta.samples)
+        if meta.samples != known:
+            raise ProtocolError(f"{meta.samples} samples; the client had {known} before")
+
+    def check_counts(self, metrics: ClientMetrics) -> None:
+        """Refuse counts of more samples than there can be, or of others than before."""
+        for count in (*metrics.counts.values(), *metrics.union.values()):
+            if count.total > self.most_samples:
+                raise ProtocolError(
+                    f"{count.total} test samples; the dataset has {self.most_samples} in all"
+                )
+        totals: dict[str, int] = {name: count.total for name, count in metrics.counts.items()}
+        totals |= {f"union {name}": count.total for name, count in metrics.union.items()}
+        known = self.totals.setdefault(metrics.client, totals)
+        for stage in totals.keys() & known.keys():
+            if totals[stage] != known[stage]:
+                raise ProtocolError(
+                    f"{totals[stage]} test samples; the client had {known[stage]} before"
+                )
