@@ -13,7 +13,7 @@ import numpy as np
 
 from common.arrays import Array, Arrays
 from common.config import TrainingSection
-from common.data.rebalance_file import Rebalanced
+from common.data.rebalance import Rebalanced
 from common.data.samples import Samples
 
 if TYPE_CHECKING:

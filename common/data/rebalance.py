@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from common.data.samples import Labels
+from common.data.samples import Labels, Samples
 from common.errors import ConfigError
 
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -47,6 +47,14 @@ class Rebalance:
         if self.statistic == "number":
             return f"number-{self.number}-{self.augmentation}"
         return f"{self.scope}-{self.statistic}-{self.augmentation}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rebalanced:
+    """Equally many samples of each class; `effective` of them are not augmented."""
+
+    samples: Samples
+    effective: int
 
 
 def target_of(rebalance: Rebalance, counts: Counts, sizes: Counts) -> int:
