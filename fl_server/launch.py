@@ -23,7 +23,8 @@ from common.program.malloc import keep_buffers
 from common.program.signals import stopped_by_signals
 from common.wire.paho_link import PahoLink
 from fl_server.coordinator.conductor import StartRecord
-from fl_server.coordinator.service import Coordinator, publish_end_again
+from fl_server.coordinator.sender import publish_end_again
+from fl_server.coordinator.service import Coordinator
 from fl_server.coordinator.simulate import Simulation
 from fl_server.lab.fault_script import Script
 from fl_server.lab.faulty_lab import FaultyLab
@@ -94,7 +95,9 @@ def run(
     """Coordinate a run over a broker; False if it was interrupted."""
     if store.finished:  # perhaps killed before all boards had received it
         publish_end_again(store, PahoLink(address), federation)
-        Lines(store.folder.name).say(f"this run is finished; its results are in {store.folder}")
+        Lines(store.folder.name).write(
+            f"this run is finished; its results are in {store.folder}"
+        )
         return True
     with _at_work(options, store) as work:
         coordinator = Coordinator(
@@ -164,7 +167,7 @@ def faulty_lab(
     folder = store.folder / "lab"
     display = Lines(store.folder.name)
     with Lab(folder, participants, boards, workers, relayed=True) as testbed:
-        troubled = FaultyLab(store, testbed, script, display.say)
+        troubled = FaultyLab(store, testbed, script, display.write)
         with (
             _shown(options, testbed.address, "fl", display.observe),
             stopped_by_signals(troubled.stop),
@@ -237,7 +240,7 @@ def _conclude(options: RunOptions, work: _Work, *, finished: bool, how: str) -> 
     if not finished:
         log.info("interrupted")
         if options.display is None:
-            display.say(f"stopped; nothing is lost. Go on with: {how}")
+            display.write(f"stopped; nothing is lost. Go on with: {how}")
     elif options.display is None and options.style in ("screen", "plain"):
         show_summary(display.view)
     return finished

@@ -75,6 +75,7 @@ WORLD = {"os", "paho", "pathlib", "queue", "socket", "subprocess", "threading", 
 WORLD |= {"asyncio", "datetime", "multiprocessing", "random", "select", "shutil", "tempfile"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MAKE_LINKS = {
+    "fl_server/launch.py",
     "broker/cli.py",
     "fl_client/cli/__init__.py",
     "fl_server/cli/__init__.py",

@@ -9,11 +9,12 @@ import msgspec
 from common import VERSION
 from common.config import Experiment
 from common.wire.chunks import cut
-from common.wire.link import Link
+from common.wire.link import Link, Session, Up
 from common.wire.messages import PROTOCOL, CurrentRound, Selected, TrainDetail, TrainEnd
 from common.wire.topics import Packet, packet, weights_topic
 from fl_server.coordinator.conductor import Conductor
 from fl_server.rounds.state import Working
+from fl_server.run.store import RunStore
 
 
 class Sender:
@@ -75,3 +76,13 @@ class Sender:
             self._link.publish(Packet(topic, b"", retain=True))
         for topic in sorted(self._private_topics):
             self._link.publish(Packet(topic, b"", retain=True))
+
+
+def publish_end_again(store: RunStore, link: Link, federation: str) -> bool:
+    """Publish once more that a finished run is over; False if the broker is away."""
+    link.open(Session(f"{federation}-end-{store.run}"))
+    up = isinstance(link.receive(10.0), Up)
+    if up:
+        link.publish(packet(federation, TrainEnd(run=store.run, reason="finished")))
+    link.close(timeout=5.0, forget_session=True)
+    return up

@@ -25,10 +25,9 @@ from common.wire.link import (
 )
 from common.wire.messages import (
     COORDINATOR,
-    TrainEnd,
 )
 from common.wire.presence import Presence, first_claim
-from common.wire.topics import packet, server_subscriptions
+from common.wire.topics import server_subscriptions
 from fl_server.coordinator.arrivals import Arrivals
 from fl_server.coordinator.conductor import (
     Conductor,
@@ -291,13 +290,3 @@ class Coordinator:
         except Exception as error:
             log.exception("aggregation failed")
             return FedbedError(f"aggregation failed: {type(error).__name__}: {error}")
-
-
-def publish_end_again(store: RunStore, link: Link, federation: str) -> bool:
-    """Publish once more that a finished run is over; False if the broker is away."""
-    link.open(Session(f"{federation}-end-{store.run}"))
-    up = isinstance(link.receive(10.0), Up)
-    if up:
-        link.publish(packet(federation, TrainEnd(run=store.run, reason="finished")))
-    link.close(timeout=5.0, forget_session=True)
-    return up

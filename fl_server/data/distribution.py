@@ -76,20 +76,20 @@ def rebalanced(distribution: Distribution, rebalance: Rebalance) -> RebalancedDi
 
 
 def title_of(data: DataSection) -> str:
-    """What is divided and how, in a few words."""
-    words = {
+    """What is divided and how, as a short text."""
+    names = {
         "iid": "IID",
         "classes": f"{data.classes_per_client} classes each",
         "dirichlet": f"Dirichlet({data.alpha:g})",
         "dirichlet-client": f"Dirichlet({data.alpha:g}) per client",
         "natural": "natural clients",
     }
-    how = words.get(data.partition, f"{data.partition.upper()}({data.alpha:g})")
+    how = names.get(data.partition, f"{data.partition.upper()}({data.alpha:g})")
     return f"{data.dataset}, {data.clients} clients, {how}"
 
 
 def rebalance_title(rebalance: Rebalance) -> str:
-    """How the classes are brought to the same number, in a few words."""
+    """How the classes are brought to the same number, as a short text."""
     if rebalance.statistic == "number":
         return f"rebalanced to {rebalance.number} of each class"
     of = "the client's classes" if rebalance.scope == "client" else "all clients' sizes"

@@ -30,7 +30,7 @@ def server_file(run: Path) -> Path | None:
     return checkpoints[-1] if len(checkpoints) > 1 else None
 
 
-def board_file(state: Path, number: int) -> Path | None:
-    """Something of a step of the open round: what was computed there can be computed again."""
-    found = sorted(state.glob(f"runs/*/client-*/round-{number:06d}"))
+def board_file(state: Path, round_number: int) -> Path | None:
+    """A snapshot of the open round: it can be computed again."""
+    found = sorted(state.glob(f"runs/*/client-*/round-{round_number:06d}"))
     return found[-1] if found else None

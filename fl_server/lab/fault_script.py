@@ -114,11 +114,11 @@ def _check(at: int, fault: Fault, boards: Sequence[str]) -> None:
         )
 
 
-def aimed(fault: Fault, boards: Sequence[str], seed: int, number: int) -> Fault:
+def aimed(fault: Fault, boards: Sequence[str], seed: int, order: int) -> Fault:
     """The same fault with "board" replaced by one of the boards."""
     if fault.target != "board":
         return fault
-    rng = generator(seed, "fault target", number)
+    rng = generator(seed, "fault target", order)
     return msgspec.structs.replace(fault, target=str(rng.choice(list(boards))))
 
 
@@ -127,12 +127,12 @@ def drawn(script: Script, boards: Sequence[str]) -> Iterator[tuple[float, Fault]
     chance = script.random
     if chance is None:
         return
-    for number in range(chance.count):
-        rng = generator(script.seed, "fault", number)
+    for order in range(chance.count):
+        rng = generator(script.seed, "fault", order)
         wait = float(rng.uniform(*chance.every))
         kind: Kind = chance.kinds[int(rng.integers(len(chance.kinds)))]
         targets = TARGETS[kind]
         target = targets[int(rng.integers(len(targets)))]
         seconds = round(float(rng.uniform(*chance.seconds)), 2)
         fault = Fault(kind=kind, target=target, seconds=seconds)
-        yield wait, aimed(fault, boards, script.seed, number)
+        yield wait, aimed(fault, boards, script.seed, order)

@@ -1,4 +1,4 @@
-"""A lab in which things go wrong on purpose, as a fault script says.
+"""A lab in which things go wrong on purpose, by a fault script.
 
 The coordinator is a process of its own here, so that it can be killed as well. What was done,
 and how long it took to recover, goes to the event log.
@@ -102,13 +102,13 @@ class FaultyLab:
     def _begin_faults(self) -> None:
         outlook = self._watcher.outlook
         for item in list(self._waiting):
-            fault, number = item
+            fault, order = item
             if fault.round and (fault.round, fault.phase) not in outlook.reached:
                 continue
             if not fault.round and not outlook.round:
                 continue
             self._waiting.remove(item)
-            exact = aimed(fault, self._lab.boards, self._script.seed, number)
+            exact = aimed(fault, self._lab.boards, self._script.seed, order)
             self._schedule(fault.after, lambda exact=exact: self._begin(exact))  # type: ignore[misc]
         if self._next is None or not outlook.round or time.monotonic() < self._next_at:
             return

@@ -87,10 +87,10 @@ class Injector:
         pid = self._lab.pid(target)
         return descendants(pid) if target == "broker" else [pid]
 
-    def _signal(self, target: str, number: int) -> None:
+    def _signal(self, target: str, signal_number: int) -> None:
         for pid in self._pids(target):
             try:
-                os.kill(pid, number)
+                os.kill(pid, signal_number)
             except ProcessLookupError:
                 log.info("%s (process %d) is already gone", target, pid)
 

@@ -202,14 +202,14 @@ def _answers(address: Address, process: subprocess.Popen[bytes]) -> bool:
 
 
 def check_boards(folder: Path, clients: Sequence[int], boards: int) -> None:
-    """Refuse to go on with another number of boards: clients would lose what they know."""
+    """Refuse to go on with another number of boards: clients would lose their state."""
     earlier = len(list(folder.glob("b[0-9]*/daemon.json")))
     if earlier and earlier != min(boards, len(clients)):
         raise UsageError(f"{folder} was started with {earlier} boards; go on with as many")
 
 
 def keep_only_logs(folder: Path) -> None:
-    """What only boards need is deleted when nothing is left to do for them."""
+    """Delete what only boards need, when nothing is left for them to do."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

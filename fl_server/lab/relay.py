@@ -44,7 +44,7 @@ class Relay:
         self._do(self._cut())
 
     def freeze(self) -> None:
-        """Let no byte through, and tell nobody."""
+        """Let no byte through, but keep the connections."""
         self._do(self._set_flowing(flowing=False))
 
     def restore(self) -> None:
@@ -60,7 +60,7 @@ class Relay:
         self._thread.join()
         self._loop.close()
 
-    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - whatever it returns
+    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - the coroutine's result
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     async def _listen(self) -> asyncio.Server:
@@ -112,7 +112,7 @@ class Relay:
             self._writers -= pair
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One direction: read, wait as the shape says, write; one's end is the end of both."""
+        """One direction: read, wait according to the shape, write; its end ends both."""
         late: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(64)
 
         async def deliver() -> None:

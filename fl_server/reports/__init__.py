@@ -1,1 +1,1 @@
-"""What runs say together: tables, plots, one page."""
+"""Runs compared: tables, plots, one page."""

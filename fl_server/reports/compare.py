@@ -50,9 +50,9 @@ def _matches(group: Group, key: str, value: str) -> bool:
 
 
 def _beside(
-    number: float | None, group: Group | None, metric: str, reference: Reference
+    published: float | None, group: Group | None, metric: str, reference: Reference
 ) -> list[Cell]:
-    theirs = None if number is None else number / 100
+    theirs = None if published is None else published / 100
     ours = None if group is None else group.figure(metric, reference.value)
     if theirs is None or ours is None:
         return [theirs, ours, None]

@@ -57,12 +57,12 @@ class Group:
         """A metric over the rounds; rounds that not all runs have reached are included."""
         by_round: dict[int, list[float | None]] = defaultdict(list)
         for run in self.runs:
-            for number, value in values(run.lines, metric):
-                by_round[number].append(value)
+            for round_number, value in values(run.lines, metric):
+                by_round[round_number].append(value)
         return [
-            (number, found)
-            for number in sorted(by_round)
-            if (found := spread(by_round[number])) is not None
+            (round_number, found)
+            for round_number in sorted(by_round)
+            if (found := spread(by_round[round_number])) is not None
         ]
 
 
@@ -104,9 +104,9 @@ def labels_of(experiments: Sequence[Experiment]) -> list[str]:
     """Short names: the experiment's if they differ, then the algorithm's, then what differs."""
     names = [experiment.experiment.name for experiment in experiments]
     labels = names if len(set(names)) > 1 else ["" for _ in names]
-    labels = _told_apart(labels, lambda at: experiments[at].algorithm.name)
+    labels = _distinguished(labels, lambda at: experiments[at].algorithm.name)
     flat = [settings_of(experiment) for experiment in experiments]
-    found = _told_apart(labels, lambda at: _what_differs(at, labels, flat))
+    found = _distinguished(labels, lambda at: _what_differs(at, labels, flat))
     return [label or name for label, name in zip(found, names, strict=True)]
 
 
@@ -116,14 +116,14 @@ def _what_differs(at: int, labels: Sequence[str], flat: Sequence[Settings]) -> s
     return " ".join(words)
 
 
-def _told_apart(labels: Sequence[str], word: Callable[[int], str]) -> list[str]:
-    """Labels with a word added where several are the same and the word differs."""
+def _distinguished(labels: Sequence[str], addition: Callable[[int], str]) -> list[str]:
+    """Labels with something added where several are the same and the addition differs."""
     out = list(labels)
     for label in set(labels):
         same = [at for at, text in enumerate(labels) if text == label]
-        if len({word(at) for at in same}) > 1:
+        if len({addition(at) for at in same}) > 1:
             for at in same:
-                out[at] = f"{label} {word(at)}".strip()
+                out[at] = f"{label} {addition(at)}".strip()
     return out
 
 

@@ -73,7 +73,7 @@ def plots_of(groups: Sequence[Group], counts: Counts | None) -> list[Plot]:
 
 
 def check_matplotlib() -> None:
-    """Say at once, not after a minute, that plots need a package."""
+    """UsageError at once, not after a minute, if the package for plots is not there."""
     try:
         import matplotlib as _  # noqa: F401 - heavy, and only reports with plots need it
     except ImportError as error:
@@ -169,14 +169,14 @@ def _panel(
     for at, group in enumerate(groups):
         colour, shade = _look(at)
         curve = group.curve(metric(group))
-        numbers = [number for number, _ in curve]
+        rounds = [round_number for round_number, _ in curve]
         middle = np.array([100 * found.mean for _, found in curve])
         spread = np.array([100 * (found.std or 0.0) for _, found in curve])
         mark = "o" if len(curve) == 1 else None
-        axes.plot(numbers, middle, shade, color=colour, lw=1.6, label=group.label, marker=mark)
+        axes.plot(rounds, middle, shade, color=colour, lw=1.6, label=group.label, marker=mark)
         if spread.any():
             low, high = middle - spread, np.minimum(middle + spread, 100)
-            axes.fill_between(numbers, low, high, color=colour, alpha=0.15, lw=0)
+            axes.fill_between(rounds, low, high, color=colour, alpha=0.15, lw=0)
 
 
 def _legend(figure: Figure, axes: Axes, groups: Sequence[Group]) -> None:
@@ -199,7 +199,8 @@ def _traffic(groups: Sequence[Group]) -> Figure:
                 total += (line.bytes_up or 0) + (line.bytes_down or 0)
                 sent[line.round] = total / 1e6
             points = [
-                (sent[number], 100 * value) for number, value in values(run.lines, GLOBAL)
+                (sent[round_number], 100 * value)
+                for round_number, value in values(run.lines, GLOBAL)
             ]
             label = group.label if nth == 0 else None
             axes.plot(*zip(*points, strict=True), shade, color=colour, lw=1.3, label=label)

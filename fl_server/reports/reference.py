@@ -16,7 +16,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A table of accuracies in percent.
 
     A row belongs to runs whose setting `match` has the row's name as its value; a column is
-    one of our metrics, and `value` says which of a run's numbers stands beside it.
+    one of our metrics, and `value` is the number of a run that is compared with it.
     """
 
     title: str

@@ -24,20 +24,20 @@ def show(cell: Cell, unit: Unit) -> str:
         return cell
     if not isinstance(cell, Spread):
         return _join(*_parts(cell, unit, cell))
-    value, word = _parts(cell.mean, unit, cell.mean)
+    value, unit_name = _parts(cell.mean, unit, cell.mean)
     if cell.std is not None:
         deviation = _parts(cell.std, unit, cell.mean)[0].lstrip("+")
         value += f" ± {deviation}" if float(deviation) else ""
-    text = _join(value, word)
+    text = _join(value, unit_name)
     return text if cell.known == cell.of else f"{text} ({cell.known}/{cell.of})"
 
 
-def _join(value: str, word: str) -> str:
-    return f"{value} {word}".rstrip()
+def _join(value: str, unit_name: str) -> str:
+    return f"{value} {unit_name}".rstrip()
 
 
 def _parts(value: float, unit: Unit, like: float) -> tuple[str, str]:
-    """A number and the word behind it, scaled as another number (`like`) is."""
+    """A number and its unit, scaled as another number (`like`) is."""
     match unit:
         case "percent":
             return f"{100 * value:.2f}", ""

@@ -72,7 +72,7 @@ def find_folders(names: Sequence[str], runs: Path) -> list[Path]:
     if not names:
         found = sorted(path.parent for path in runs.glob("*/run.json"))
         if not found:
-            raise UsageError(f"no run in {runs}; name one, or say where they are with --runs")
+            raise UsageError(f"no run in {runs}; name one, or their folder with --runs")
         return found
     return [_find(name, runs) for name in names]
 

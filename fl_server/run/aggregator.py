@@ -77,9 +77,9 @@ class Aggregator:
         self._state, self._meta = self._load()
         expected = self._algorithm.expects(server_of(experiment), self._broadcast)
         self.checks = Checks(
-            self._algorithm,
             {name: _outline(array) for name, array in expected.items()},
             dataset_info(experiment.data.dataset).size,
+            self._algorithm.most_weight,
         )
         self._recent: dict[int, tuple[dict[str, Array], UpdateMeta]] = {}
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from common.algorithms.base import Algorithm
 from common.arrays import Arrays, part_of
 from common.errors import ProtocolError
 from common.wire.messages import ClientMetrics
@@ -19,9 +18,9 @@ class Checks:
     `most_samples` is the size of the dataset: no client can have more.
     """
 
-    algorithm: Algorithm
     expected: Arrays
     most_samples: int
+    most_weight: Callable[[int], float]
     samples: dict[int, int] = field(default_factory=dict)
     totals: dict[int, Mapping[str, int]] = field(default_factory=dict)
 
@@ -32,7 +31,7 @@ class Checks:
             raise ProtocolError(
                 f"{meta.samples} samples; the dataset has {self.most_samples} in all"
             )
-        most = self.algorithm.most_weight(meta.samples)
+        most = self.most_weight(meta.samples)
         for part, weight in meta.weights.items():
             if not 0 < weight <= most:
                 raise ProtocolError(

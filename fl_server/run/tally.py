@@ -43,7 +43,7 @@ class Tally:
         return round(sum(self.joules.values()), 3) if self.joules else None
 
     def accuracies(self, epsilon: float = EPSILON) -> dict[str, Value]:
-        """What all clients' counts say together, for each stage.
+        """The accuracies that follow from all clients' counts, for each stage.
 
         `accuracy_*` pools correct answers and samples of all clients; `mean_*` and `union_*`
         are plain means over clients of each one's accuracy, on its own samples and on samples

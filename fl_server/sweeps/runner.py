@@ -19,7 +19,7 @@ from fl_server.run.find import find_or_create
 from fl_server.run.store import RunStore, has_run
 from fl_server.sweeps.grid import Planned
 from fl_server.sweeps.pace import Pace
-from fl_server.sweeps.screen import Board
+from fl_server.sweeps.screen import SweepDisplay
 
 LAB = ".lab"
 
@@ -51,32 +51,32 @@ def is_finished(runs: Path, planned: Planned) -> bool:
 
 
 def run_all(options: launch.RunOptions, grid: Sequence[Planned], run: Runner) -> Outcome:
-    """Do what is not yet finished; a run that fails is told, and the rest goes on."""
+    """Do what is not yet finished; a run that fails is reported, and the rest goes on."""
     finished = [planned for planned in grid if is_finished(options.runs, planned)]
     todo = [planned for planned in grid if planned not in finished]
-    board = Board(_pace(finished, todo), options.style)
+    shown = SweepDisplay(_pace(finished, todo), options.style)
     if finished:
-        board.say(f"{len(finished)} of {len(grid)} runs are finished already")
+        shown.write(f"{len(finished)} of {len(grid)} runs are finished already")
     failed: dict[str, str] = {}
     for planned in todo:
-        board.say(f"{planned.name}: {board.where()}")
+        shown.write(f"{planned.name}: {shown.where()}")
         try:
             store = find_or_create(options.runs, planned.experiment, planned.name)
-            if not run(replace(options, display=board.display), store):
+            if not run(replace(options, display=shown.display), store):
                 return _outcome(options, finished, failed, interrupted=True)
         except KeyboardInterrupt:
             return _outcome(options, finished, failed, interrupted=True)
         except FedbedError as error:
             failed[planned.name] = str(error)
-        except Exception as error:  # somebody's own algorithm or model must not end the sweep
+        except Exception as error:  # a user's own algorithm or model must not end the sweep
             log.exception("run %s", planned.name)
             failed[planned.name] = f"{type(error).__name__}: {error}"
         else:
             finished.append(planned)
         if planned.name in failed:
-            board.say(f"{planned.name} failed: {failed[planned.name]}")
-        board.count(ok=planned.name not in failed)
-    board.say(f"sweep: {board.where()}")
+            shown.write(f"{planned.name} failed: {failed[planned.name]}")
+        shown.count(ok=planned.name not in failed)
+    shown.write(f"sweep: {shown.where()}")
     return _outcome(options, finished, failed, interrupted=False)
 
 

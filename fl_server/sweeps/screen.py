@@ -18,8 +18,8 @@ from fl_server.watch.words import duration
 
 
 @dataclass(slots=True)
-class Board:
-    """What the displays of a sweep share: how far it is."""
+class SweepDisplay:
+    """How far a sweep is, and the display of the run that goes on."""
 
     pace: Pace
     style: Style
@@ -39,12 +39,12 @@ class Board:
         self.pace = self.pace.after(seconds=seconds, ok=ok)
         self.shown = None
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """One line, between runs."""
-        make_display("sweep", self.style if self.style == "json" else "plain").say(text)
+        make_display("sweep", self.style if self.style == "json" else "plain").write(text)
 
     def where(self) -> str:
-        """How far, in words."""
+        """How far the sweep is, as text."""
         pace = self.pace
         left = pace.seconds_left((), 0)
         failed = f", {pace.failed} failed" if pace.failed else ""

@@ -67,7 +67,7 @@ class Screen:
         """Take a fact."""
         self._shared.update(fact)
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """One line below everything."""
         Console(highlight=False, soft_wrap=True, markup=False).print(text)
 
@@ -94,17 +94,17 @@ class Lines:
 
     def observe(self, fact: Fact) -> None:
         """Take a fact, and write its line if it has one."""
-        self._shared.update(fact, lambda view: self._write(self._line_of(view, fact)))
+        self._shared.update(fact, lambda view: self._print(self._line_of(view, fact)))
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """One line below everything."""
-        self._write(self._line_of(self.view, stamped(facts.Printed(text), time.time())))
+        self._print(self._line_of(self.view, stamped(facts.Printed(text), time.time())))
 
     def show(self, table: RenderableType) -> None:
         """A table below everything."""
         self._console.print(table)
 
-    def _write(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         if line:
             self._console.out(line, highlight=False)
 

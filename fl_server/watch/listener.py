@@ -188,7 +188,7 @@ class Listener:
         text = f"run {message.run}: {rounds} rounds"
         yield facts.Described(message.run, rounds, experiment, text)
 
-    # what several messages say together
+    # what follows from several messages
 
     def _agree(self) -> Iterator[Fact]:
         if self._detail is None:

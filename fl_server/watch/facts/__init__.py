@@ -1,7 +1,7 @@
 """PURE: what is reported about a run: one class per kind of fact, and their union.
 
 A kept fact is one line of events.jsonl: `event` is its kind, `time` is the last key. The other
-kinds are only shown. A fact is made without a time; whoever reports it stamps it. `making.py`
+kinds are only shown. A fact is made without a time and stamped when it is reported. `making.py`
 has texts and limits that more than one place needs, and reads and writes facts.
 
 Only message classes are imported here, so every room of the server may import this one.
