@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from broker.cli import main as fl_broker
-from common.algorithms import BUILDERS, build
+from common.algorithms import BUILDERS, build, find_builder
 from common.algorithms.base import Server, Update
 from common.config import Experiment, ModelSection
 from common.experiment.file import load_experiment
@@ -123,6 +123,9 @@ def test_every_algorithm_has_a_table_of_its_options(name: str) -> None:
     page = (ROOT / "docs" / "algorithms.md").read_text()
     part = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
     assert f"<!-- options: {name} -->\n| option | default | values | meaning |" in part
+    summary = (find_builder(name).__doc__ or "").splitlines()[0]
+    assert part.lstrip().startswith(summary)
+    assert f"| {summary} |\n" in page, "the table of all algorithms"
 
 
 def test_the_kinds_of_events_in_the_docs_are_those_of_the_code() -> None:
