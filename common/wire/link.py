@@ -97,7 +97,7 @@ class Link(Protocol):
         """Put something in from another thread; `receive` gives it as `Posted(item)`."""
 
     def unheard(self) -> dict[str, int]:
-        """How many messages per topic were dropped because they were not QoS 1."""
+        """How many messages per topic were dropped: not QoS 1, or a flood."""
 
     def close(self, *, timeout: float = 1.0, forget_session: bool = False) -> None:
         """Wait (within the timeout) for what was handed over, then disconnect; no will."""
