@@ -25,14 +25,14 @@ class Down:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker does not want us, or somebody took our identity: trying again is no use."""
+    """The broker does not want us, or another process took our identity: retrying is no use."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A message; `retained` says that it was stored before we subscribed. Must be confirmed."""
+    """A message; `retained`: it was stored before we subscribed. Must be confirmed."""
 
     topic: str
     payload: bytes = field(repr=False)
@@ -91,7 +91,7 @@ class Link(Protocol):
         """The next thing that happened, or None after `timeout` seconds."""
 
     def confirm(self, arrived: Arrived) -> None:
-        """Tell the broker that a message is dealt with."""
+        """Acknowledge a message to the broker."""
 
     def post(self, item: object) -> None:
         """Put something in from another thread; `receive` gives it as `Posted(item)`."""
