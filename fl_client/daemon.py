@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from common.disk.recording import Recorder
-from common.errors import BrokerError, ClaimError, ProtocolError, StoreError, VersionError
+from common.errors import BrokerError, ProtocolError, VersionError
 from common.ids import show_ids
 from common.program.systemd import Notifier
 from common.wire.drop_counter import DropCounter
@@ -215,19 +215,8 @@ class Daemon:
                     self._feed(event)
 
     def _receive(self, arrived: Arrived) -> None:
-        """Handle a message. One that we fail to handle must not end the daemon: it is dropped.
-
-        Only a rival with our claim, and a disk that cannot be written, end it.
-        """
-        try:
+        with self._dropped.guard(arrived.topic, len(arrived.payload)):
             self._handle(arrived)
-        except (ClaimError, StoreError):
-            raise
-        except Exception as error:
-            kind = f"{arrived.topic.split('/')[-2:]}: {type(error).__name__}"
-            reason = f"cannot be handled: {error!r}"
-            if self._dropped.note(kind, arrived.topic, len(arrived.payload), reason):
-                log.exception("a message on %s could not be handled", arrived.topic[:100])
 
     def _handle(self, arrived: Arrived) -> None:
         if not arrived.payload:
