@@ -72,7 +72,7 @@ class ScriptedBoard:
         self._current: CurrentRound | None = None
         self._selected: Selected | None = None
         self._model: tuple[int, Arrays] | None = None
-        topics = board_subscriptions("fl", self.clients)
+        topics = board_subscriptions("fl", self.clients)[:-1]  # without presence
         self.link.open(Session(f"board-{name}", topics, lambda n: self._presence(n, gone=True)))
 
     def step(self) -> None:
