@@ -83,7 +83,7 @@ def _add(total: Array, array: Array, share: float) -> None:
 
 
 def part_of(name: str) -> str:
-    """Which part of the model an array belongs to: the word before the first dot."""
+    """Which part of the model an array belongs to: what stands before the first dot."""
     return name.split(".", 1)[0]
 
 
@@ -102,14 +102,14 @@ def renamed(arrays: Arrays, old: str, new: str) -> dict[str, Array]:
     }
 
 
-def under(word: str, arrays: Arrays) -> dict[str, Array]:
-    """The arrays as a part of their own: `word.` before every name."""
-    return {f"{word}.{name}": array for name, array in arrays.items()}
+def under(part: str, arrays: Arrays) -> dict[str, Array]:
+    """The arrays as a part of their own: `part.` before every name."""
+    return {f"{part}.{name}": array for name, array in arrays.items()}
 
 
-def from_under(word: str, arrays: Arrays) -> dict[str, Array]:
-    """The arrays that were put `under` a word, by their old names."""
-    start = f"{word}."
+def from_under(part: str, arrays: Arrays) -> dict[str, Array]:
+    """The arrays that were put `under` a part, by their old names."""
+    start = f"{part}."
     return {
         name.removeprefix(start): array
         for name, array in arrays.items()

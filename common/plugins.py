@@ -1,4 +1,4 @@
-"""Functions of other people, named in an experiment as `package.module:function`."""
+"""Users' own functions, named in an experiment as `package.module:function`."""
 
 from __future__ import annotations
 

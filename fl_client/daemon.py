@@ -149,10 +149,12 @@ class Daemon:
         self._notifier.stopping()
         self._pool.release()
         self._gauges.close()
-        self._presence.publish_leaving()
-        self._link.close()
-        if self._recorder is not None:
-            self._recorder.close()
+        try:
+            self._presence.publish_leaving()
+            self._link.close()
+        finally:
+            if self._recorder is not None:
+                self._recorder.close()
 
     def advance(self) -> bool:
         """Handle the next thing that happens, and what is due; False if it was a `stop`."""

@@ -1,4 +1,4 @@
-"""What the coordinator sends down, on its way and complete, as files."""
+"""Downloads from the coordinator as files: incomplete ones and complete ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class Downloads:
-    """At most two models on their way and two complete; they need not survive a restart.
+    """At most two incomplete and two complete models; they need not survive a restart.
 
-    Besides, for every client of this board, one download of its own on its way and one
-    complete, of the newest round only.
+    Besides, for every client of this board, one incomplete and one complete download of its
+    own, of the newest round only.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,26 +52,26 @@ class Downloads:
         self._open.remove(assembly)
         return self._finish(assembly)
 
-    def _add_private(self, chunk: Chunk, client: int) -> bool:
+    def _add_private(self, chunk: Chunk, client_id: int) -> bool:
         header = chunk.header
-        run, number = self._private.get(client, ("", 0))
-        if header.run == run and header.round <= number:
+        run, round_number = self._private.get(client_id, ("", 0))
+        if header.run == run and header.round <= round_number:
             return False
-        assembly = self._private_open.get(client)
+        assembly = self._private_open.get(client_id)
         if assembly is None or not assembly.fits(header):
             if assembly is not None:
                 assembly.discard()
-            part = self._folder / f"{client}-{header.digest}.part"
+            part = self._folder / f"{client_id}-{header.digest}.part"
             assembly = Assembly(part, header, in_memory=False)
-            self._private_open[client] = assembly
+            self._private_open[client_id] = assembly
         if not assembly.add(chunk):
             return False
-        del self._private_open[client]
-        if not _keep(assembly, self.private_path(header.run, header.round, client)):
+        del self._private_open[client_id]
+        if not _keep(assembly, self.private_path(header.run, header.round, client_id)):
             return False
-        if client in self._private:
-            self.private_path(*self._private[client], client).unlink(missing_ok=True)
-        self._private[client] = (header.run, header.round)
+        if client_id in self._private:
+            self.private_path(*self._private[client_id], client_id).unlink(missing_ok=True)
+        self._private[client_id] = (header.run, header.round)
         return True
 
     def _finish(self, assembly: Assembly) -> bool:
@@ -83,13 +83,13 @@ class Downloads:
             self.path(*self._complete.pop(0)).unlink(missing_ok=True)
         return True
 
-    def path(self, run: str, number: int) -> Path:
+    def path(self, run: str, round_number: int) -> Path:
         """Where the complete model of a round is."""
-        return self._folder / f"{run}-{number:06d}.safetensors"
+        return self._folder / f"{run}-{round_number:06d}.safetensors"
 
-    def private_path(self, run: str, number: int, client: int) -> Path:
+    def private_path(self, run: str, round_number: int, client_id: int) -> Path:
         """Where the complete download of one client is."""
-        return self._folder / f"{run}-{number:06d}-{client}.safetensors"
+        return self._folder / f"{run}-{round_number:06d}-{client_id}.safetensors"
 
 
 def _keep(assembly: Assembly, path: Path) -> bool:

@@ -69,8 +69,9 @@ class HashingPool:
     # what tests call
 
     @property
-    def busy(self) -> bool:
-        return self._unprepared is not None or bool(self._jobs)
+    def pieces(self) -> int:
+        """How many pieces of work could be done next."""
+        return 1 if self._unprepared is not None else len(self._jobs)
 
     def work(self, choice: int = 0) -> bool:
         """Do one piece: prepare, write a snapshot, or report; False if there is none."""

@@ -96,7 +96,8 @@ class MemoryBroker:
 
     def queue(self, client_id: str) -> deque[Delivery]:
         """What waits for a session; a test may drop, repeat or move it."""
-        return self._sessions[client_id].queue
+        session = self._sessions.get(client_id)
+        return session.queue if session is not None else deque()
 
     # faults
 
@@ -211,7 +212,8 @@ class MemoryLink:
         self._up = False
         self._retry_at = math.inf
         self._dead = False
-        self._operations_left = math.inf
+        self._dies_at = math.inf
+        self.operations = 0  # calls of a service
 
     # what the services call
 
@@ -258,6 +260,7 @@ class MemoryLink:
 
     def unheard(self) -> dict[str, int]:
         """Everything here is QoS 1."""
+        self._use()
         return {}
 
     def close(self, *, timeout: float = 1.0, forget_session: bool = False) -> None:
@@ -294,7 +297,7 @@ class MemoryLink:
 
     def kill_after(self, operations: int) -> None:
         """Die in the middle of what a service does: at its next call but so many."""
-        self._operations_left = operations
+        self._dies_at = self.operations + operations
 
     def lose(self, happening: Down | Refused) -> None:
         """The connection is gone, and with it what was on its way."""
@@ -308,9 +311,9 @@ class MemoryLink:
     # inside
 
     def _use(self) -> None:
-        if self._operations_left <= 0:
+        if self.operations >= self._dies_at:
             self.kill()
-        self._operations_left -= 1
+        self.operations += 1
         if self._dead:
             raise Killed
 

@@ -78,6 +78,7 @@ MAKE_LINKS = {
     "fl_server/launch.py",
     "broker/cli.py",
     "fl_client/cli/__init__.py",
+    "fl_client/cli/doctor.py",
     "fl_server/cli/__init__.py",
     "common/wire/paho_link.py",
 }

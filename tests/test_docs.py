@@ -7,16 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_type_hints
+from typing import get_args, get_type_hints
 
 import click
 import numpy as np
 import pytest
 
 from broker.cli import main as fl_broker
-from common.algorithms import BUILDERS, build
+from common.algorithms import BUILDERS, build, find_builder
 from common.algorithms.base import Server, Update
-from common.config import Experiment, ModelSection
+from common.config import DataSection, Experiment, ModelSection
+from common.data.datasets.registry import ENTRIES
 from common.experiment.file import load_experiment
 from common.experiment.option_tables import refreshed
 from common.experiment.resolve import shapes_of
@@ -28,12 +29,16 @@ from fl_server.lab.faulty_lab import read_script
 from fl_server.reports.runs import read_reference
 from fl_server.sweeps.grid import plan
 from fl_server.watch.facts import KEPT_KINDS, KINDS
+from fl_server.watch.facts.lines import MetricsLine
 
 SERVER = Server(
     clients=1, participants=1, classes=2, round=1, rng=lambda purpose: generator(1, purpose)
 )
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = "ansible|bench|broker|common|docs|examples|fl_client|fl_server|scripts|tests"
+MADE_LATER = {"ansible/collected/", "ansible/credentials/"}
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 GROUPS = {"fl-broker": fl_broker, "fl-server": fl_server, "fl-client": fl_client}
 
 
@@ -74,11 +79,63 @@ def test_every_option_in_the_docs_exists() -> None:
     assert used <= known | {"version", "help"}
 
 
-def test_every_page_the_readme_names_is_there() -> None:
-    for name in re.findall(
-        r"`((?:docs|examples|ansible|scripts)/[\w./-]*)`", PAGES[0].read_text()
-    ):
-        assert (ROOT / name).exists(), name
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_in_the_docs_exists(page: Path) -> None:
+    """Except those with a foo in them, which the reader is to make."""
+    named = re.findall(rf"(?<![\w./~-])((?:{FOLDERS})/[\w./*-]*[\w/])", page.read_text())
+    real = {name for name in named if "foo" not in name} - MADE_LATER
+    assert {name for name in real if not any(ROOT.glob(name.rstrip("/")))} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_in_the_docs_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        name, _, heading = target.partition("#")
+        if "://" in target:
+            continue
+        path = page.parent / name if name else page
+        assert path.exists(), target
+        headings = re.findall(r"^#+ (.*)$", path.read_text(), re.M) if heading else []
+        slugs = {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings}
+        assert not heading or heading in slugs, target
+
+
+def test_every_room_is_on_the_page_about_the_architecture() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = [
+        f"{path.parent.relative_to(ROOT).as_posix()}/"
+        for package in ("common", "fl_client", "fl_server")
+        for path in sorted((ROOT / package).rglob("__init__.py"))
+    ]
+    assert [room for room in rooms if f"`{room}`" not in page] == []
+
+
+def test_the_numbers_in_the_readme_are_right() -> None:
+    found = re.search(
+        r"(\d+) algorithms, .*?\s(\w+) datasets and (\w+) ways", PAGES[0].read_text(), re.S
+    )
+    assert found is not None
+    partitions = get_args(get_type_hints(DataSection)["partition"])
+    counts = (len(BUILDERS), len(ENTRIES), len(partitions))
+    assert (int(found[1]), WORDS.index(found[2]), WORDS.index(found[3])) == counts
+
+
+def test_every_dataset_is_in_the_docs_as_it_is() -> None:
+    page = (ROOT / "docs" / "data.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)` \| ([\d,]+) \((.*?)\) \| .*? \| (\d+) \|", page, re.M)
+    assert {name for name, *_ in rows} == ENTRIES.keys()
+    for name, size, official, classes in rows:
+        info = ENTRIES[name].info
+        trained = info.size if official == "all" else int(official.replace(",", ""))
+        assert (int(size.replace(",", "")), int(classes)) == (info.size, info.classes), name
+        assert trained == info.official, name
+
+
+def test_every_column_of_the_metrics_is_in_the_docs() -> None:
+    page = (ROOT / "docs" / "results.md").read_text()
+    part = page.partition("\n## metrics.jsonl\n")[2].partition("\n## ")[0]
+    heads = "".join(re.findall(r"^\| (`.*?) \|", part, re.M))
+    assert set(re.findall(r"`(\w+)`", heads)) == set(MetricsLine.__struct_fields__)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=str)
@@ -123,6 +180,9 @@ def test_every_algorithm_has_a_table_of_its_options(name: str) -> None:
     page = (ROOT / "docs" / "algorithms.md").read_text()
     part = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
     assert f"<!-- options: {name} -->\n| option | default | values | meaning |" in part
+    summary = (find_builder(name).__doc__ or "").splitlines()[0]
+    assert part.lstrip().startswith(summary)
+    assert f"| {summary} |\n" in page, "the table of all algorithms"
 
 
 def test_the_kinds_of_events_in_the_docs_are_those_of_the_code() -> None:
@@ -138,7 +198,7 @@ def test_the_kinds_of_events_in_the_docs_are_those_of_the_code() -> None:
 @pytest.mark.parametrize("page", ["README.md", "docs/protocol.md"])
 def test_the_topic_tables_agree_with_the_code(page: str) -> None:
     rows = re.findall(
-        r"^\| (\d) \| `(?:fl|<fed>)/([^`]*)` \| (.*)$", (ROOT / page).read_text(), re.M
+        r"^\| (\d+) \| `(?:fl|<fed>)/([^`]*)` \| (.*)$", (ROOT / page).read_text(), re.M
     )
     assert len(rows) == len(TOPICS)
     for (number, topic, rest), row in zip(rows, TOPICS, strict=True):

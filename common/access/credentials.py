@@ -151,5 +151,5 @@ def split_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int
 
 
 def join_address(host: str, port: int) -> str:
-    """The opposite of `split_address`."""
+    """The inverse of `split_address`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""Whom we trust on the network: TLS with a private CA, and what its failures mean.
+"""TLS with a private CA, and what its failures mean.
 
 Needs the standard library only, so that boards need nothing more; certificates are made by
 `broker.authority`.
@@ -17,7 +17,7 @@ DAY_SECONDS = 86_400
 
 
 def client_context(ca: str) -> ssl.SSLContext:
-    """A context that believes certificates of this CA (PEM) only, for the right host name."""
+    """A context that accepts certificates of this CA (PEM) only, for the right host name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_verify_locations(cadata=ca)
@@ -25,7 +25,7 @@ def client_context(ca: str) -> ssl.SSLContext:
 
 
 def shake_hands(host: str, port: int, ca: str, timeout: float) -> datetime:
-    """Connect as a client would; when the other side's certificate ends. OSError if not."""
+    """Connect as a client; when the server's certificate expires. OSError if it fails."""
     context = client_context(ca)
     with (
         socket.create_connection((host, port), timeout) as plain,
@@ -37,18 +37,18 @@ def shake_hands(host: str, port: int, ca: str, timeout: float) -> datetime:
 
 
 def ca_expiry(ca: str) -> datetime:
-    """When a CA certificate (PEM) ends."""
+    """When a CA certificate (PEM) expires."""
     certificates = client_context(ca).get_ca_certs()
     return min(_end(cast("str", certificate["notAfter"])) for certificate in certificates)
 
 
 def days_left(end: datetime) -> int:
-    """Whole days until then; negative when it is over."""
+    """Whole days until then; negative once it has passed."""
     return int((end.timestamp() - time.time()) // DAY_SECONDS)
 
 
 def why(error: OSError, host: str) -> str:
-    """What a failed connection means, in words."""
+    """Why a connection failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _why_not_believed(error, host)
     if isinstance(error, ssl.SSLError):

@@ -94,7 +94,7 @@ def find_builder(name: str) -> Callable[..., Algorithm]:
             f"algorithm.name is {name!r}, which is not known{suggestion(name, places)}"
         )
     builder = find_function("algorithm.name", name, places.get(name, name))
-    return cast("Callable[..., Algorithm]", builder)  # `build` looks at what it returns
+    return cast("Callable[..., Algorithm]", builder)  # `build_complete` checks what it returns
 
 
 def known_builders() -> dict[str, str]:

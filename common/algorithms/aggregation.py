@@ -50,11 +50,11 @@ def _clipped(
 
 def _by_coordinate(updates: Iterable[Weighted], cut: float | None) -> dict[str, Array]:
     """Median, or mean without the `cut` smallest and largest shares; all updates in memory."""
-    everybody = [arrays for arrays, _ in updates]
-    out = int(len(everybody) * cut) if cut is not None else (len(everybody) - 1) // 2
+    everyone = [arrays for arrays, _ in updates]
+    out = int(len(everyone) * cut) if cut is not None else (len(everyone) - 1) // 2
     combined: dict[str, Array] = {}
-    for name, first in everybody[0].items():
-        values = np.sort(np.stack([arrays[name] for arrays in everybody]), axis=0)
-        middle = values[out : len(everybody) - out]
+    for name, first in everyone[0].items():
+        values = np.sort(np.stack([arrays[name] for arrays in everyone]), axis=0)
+        middle = values[out : len(everyone) - out]
         combined[name] = middle.mean(axis=0, dtype=np.float64).astype(first.dtype)
     return combined

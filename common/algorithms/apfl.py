@@ -44,7 +44,7 @@ def apfl(
     variant: Annotated[
         Literal["blend", "mixture"],
         Meta(
-            description='"blend": own model trained by itself, then blended; "mixture": '
+            description='"blend": own model trained separately, then blended; "mixture": '
             "trained through the mixture."
         ),
     ] = "blend",
@@ -58,7 +58,7 @@ def apfl(
     def client_update(client: Client, state: Arrays, download: Arrays) -> Trained:
         share = _Share(float(state["alpha"]), client.learning_rate, adaptive=adaptive)
         own = {name: array for name, array in state.items() if name != "alpha"}
-        # plain SGD, as the gradient of alpha supposes
+        # plain SGD, which the gradient of alpha assumes
         settings = msgspec.structs.replace(client.training, optimizer="sgd", momentum=0.0)
         model = client.train(
             {**model_of(download), **own},
@@ -121,13 +121,13 @@ class _Share:
         self.move(slope + DECAY * self.value)
 
     def move(self, slope: float) -> None:
-        """One step down a slope, within 0 and 1."""
+        """One gradient step, kept between 0 and 1."""
         if self._adaptive:
             self.value = min(1.0, max(0.0, self.value - self._rate * slope))
 
 
 def _separate(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
-    """Both models by themselves: they share nothing, so a step on the sum is one on each."""
+    """Both models separately: they share nothing, so a step on the sum is a step on each."""
     from torch.nn import functional  # only training processes have torch
 
     own = net.part("own_head")(net.part("own_base")(inputs))
@@ -135,7 +135,7 @@ def _separate(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def _through_mixture(share: _Share) -> Callable[[Net, Tensor, Tensor], Tensor]:
-    """The global model by itself, the own one through the mixture; alpha moves once, first."""
+    """The global model separately, the own one through the mixture; alpha moves once, first."""
     import torch
     from torch.nn import functional
 

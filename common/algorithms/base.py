@@ -4,58 +4,37 @@ Server states, client states and what is sent are all named arrays, so that they
 and stored. What stands before the first dot of a name is the array's part: `base` and `head`
 are the model, all others belong to the algorithm. No function here logs, publishes, saves,
 reads the clock or changes its inputs. Nothing here needs torch: the server half runs without
-it, and the client half gets what it needs from its `Client`.
+it, and the client half gets what it needs from its `Client` (`client.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from msgspec import Meta
 
 from common.algorithms.aggregation import Aggregation, combine
-from common.algorithms.client import (
-    MODEL as MODEL,
-)
-from common.algorithms.client import (
-    After as After,
-)
-from common.algorithms.client import (
-    Client as Client,
-)
-from common.algorithms.client import (
-    Extra as Extra,
-)
-from common.algorithms.client import (
-    LocalModel as LocalModel,
-)
-from common.algorithms.client import (
-    Logits as Logits,
-)
-from common.algorithms.client import (
-    Loss as Loss,
-)
-from common.algorithms.client import (
-    Net as Net,
-)
-from common.algorithms.client import (
-    Predictor as Predictor,
-)
+from common.algorithms.client import MODEL as MODEL
+from common.algorithms.client import After as After
+from common.algorithms.client import Client as Client
+from common.algorithms.client import Extra as Extra
+from common.algorithms.client import LocalModel as LocalModel
+from common.algorithms.client import Logits as Logits
+from common.algorithms.client import Loss as Loss
+from common.algorithms.client import Net as Net
+from common.algorithms.client import Predictor as Predictor
 from common.arrays import Array, Arrays, parts
 from common.data.rebalance import Rebalance
 from common.wire.messages import Stage
-
-if TYPE_CHECKING:
-    pass
 
 EMPTY: Arrays = {}
 
 Weighting: TypeAlias = Annotated[
     Literal["samples", "uniform"],
-    Meta(description="Whether a client counts by its number of samples, or all the same."),
+    Meta(description="Whether clients count by their number of samples, or equally."),
 ]
 
 
@@ -64,7 +43,7 @@ class Trained:
     """What a client's training gives: its new state, its update, and its model for stage L2.
 
     `weights` is how much the update counts, for each of its parts; `values` are single
-    numbers worth a look, whose mean over the clients is written to the metrics.
+    numbers of interest, whose mean over the clients is written to the metrics.
     """
 
     state: Arrays
@@ -104,8 +83,8 @@ class Server:
     download: Arrays = field(default_factory=dict)
 
     def mean(self, updates: Sequence[Update]) -> dict[str, Array]:
-        """The mean of updates by their weights, or what the experiment uses in its place."""
-        # by number: a loop over updates would hold the last one while the next is loaded
+        """The weighted mean of the updates, or what the experiment uses instead."""
+        # by index: a loop over updates would hold the last one while the next is loaded
         items = (_weighted(updates[at]) for at in range(len(updates)))
         return combine(self.aggregation, items, self.download)
 
@@ -120,7 +99,7 @@ def nothing(_client: Client, _download: Arrays) -> Arrays:
 
 
 def model_of(arrays: Arrays) -> Arrays:
-    """Only the model, of arrays that may have more."""
+    """The model alone, from arrays that may contain more."""
     return parts(arrays, MODEL)
 
 
@@ -185,13 +164,13 @@ class Algorithm:
     """Both halves of a federated algorithm; what is not given is as in FedAvg.
 
     `server_update` gets the updates in ascending order of client id; each is loaded from disk
-    when it is looked at. `broadcast` makes the download of all clients from the server's state;
-    `private`, if there is one, what a selected client gets besides. `expects` gives arrays with
-    the names, shapes and kinds that an update must have, made from a download. `stages` gives
+    when it is accessed. `broadcast` makes the download of all clients from the server's state;
+    `private`, if given, makes what one selected client gets in addition. `expects` makes arrays
+    with the names, shapes and kinds that an update must have from a download. `stages` gives
     the models tested before a training. `coupled`: a client's new state only counts once the
     server has used its update. `most_weight` is the largest weight that an update of a client
     with so many samples may have: heavier ones are rejected. `copies` names parts that are
-    built like the base or the head. `rebalance` says which rebalanced samples the clients need.
+    built like the base or the head. `rebalance` is which rebalanced samples the clients need.
     """
 
     name: str

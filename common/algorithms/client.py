@@ -1,4 +1,7 @@
-"""What an algorithm may ask of the client it runs on; training processes provide it."""
+"""What the client half of an algorithm works with: its client, and networks as functions.
+
+Protocols only, so that nothing here needs torch; `common/worker/client.py` implements them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import numpy as np
 
 from common.arrays import Array, Arrays
 from common.config import TrainingSection
-from common.data.rebalance_file import Rebalanced
+from common.data.rebalance import Rebalanced
 from common.data.samples import Samples
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ Logits: TypeAlias = "Callable[[Net, Tensor], Tensor]"
 
 
 class Net(Protocol):
-    """Arrays made to compute with: the model, copies of its parts, and single tensors."""
+    """Arrays as torch modules: the model, copies of its parts, and single tensors."""
 
     @property
     def has_norm(self) -> bool:
@@ -44,7 +47,7 @@ class Net(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalModel:
-    """What a local training made: all arrays that went in, those it trained with new values."""
+    """The result of a local training: all arrays given to it, with new values where trained."""
 
     arrays: dict[str, Array]
     loss: float
@@ -72,7 +75,7 @@ class Client(Protocol):
 
     @property
     def learning_rate(self) -> float:
-        """The rate of this round."""
+        """The learning rate of this round."""
 
     @property
     def data(self) -> Samples:
@@ -125,10 +128,10 @@ class Client(Protocol):
         """
 
     def tensors(self, arrays: Arrays) -> Mapping[str, Tensor]:
-        """Copies of arrays, to compute with."""
+        """Copies of arrays as tensors."""
 
     def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
-        """A model, ready to classify; `logits` says how, if not as usual."""
+        """A model ready to classify; `logits` replaces the way it computes its logits."""
 
     def mean_loss(self, arrays: Arrays, samples: Samples) -> float:
         """Mean cross-entropy of a model on some samples."""

@@ -1,4 +1,4 @@
-"""CLT, local training only: clients never learn from each other. What the others must beat."""
+"""CLT, local training only: clients never learn from each other; a baseline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What algorithms with heads of the clients' own have in common.
+"""What algorithms whose clients have their own heads share.
 
 The server's state has, under `initial`, the very first head: a client that was never selected
 still has that one, whatever the others have learnt. In FedPer and FedRep all clients share the
@@ -46,7 +46,7 @@ FirstHead: TypeAlias = Annotated[
 
 
 def with_first_head(_server: Server, model: Arrays) -> Arrays:
-    """The first state: the model, and its head once more, to stay."""
+    """The first state: the model, and a copy of its head that never changes."""
     return {**model, **under("initial", parts(model, ["head"]))}
 
 
@@ -79,7 +79,7 @@ def sent(client: Client, model: LocalModel, upload: Upload, weighting: Weighting
 
 
 def new_state(server: Server, state: Arrays, updates: Sequence[Update]) -> Arrays:
-    """The mean of what was sent; all else stays."""
+    """The mean of what was sent; everything else stays."""
     return {**state, **server.mean(updates)}
 
 

@@ -1,4 +1,4 @@
-"""Ditto (Li et al., 2021): beside the global model each client has its own, on a rope to it."""
+"""Ditto (Li et al., 2021): each client has its own model, pulled towards the global one."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ def ditto(
     *,
     lam: Annotated[
         float,
-        Meta(ge=0, description="How hard a client's own model is pulled to the global one."),
+        Meta(
+            ge=0, description="How strongly a client's own model is pulled to the global one."
+        ),
     ] = 0.1,
     personal_epochs: Annotated[
         int, Meta(ge=1, description="Epochs for the client's own model.")
     ] = 5,
     momentum: Annotated[
-        float, Meta(ge=0, lt=1, description="Momentum when the own model is trained by SGD.")
+        float, Meta(ge=0, lt=1, description="Momentum when SGD trains the client's own model.")
     ] = 0.0,
     weighting: Weighting = "samples",
 ) -> Algorithm:
-    """FedAvg, and besides every client trains an own model that stays near the global one."""
+    """FedAvg, and every client also trains its own model, which stays near the global one."""
 
     def client_init(_client: Client, download: Arrays) -> Arrays:
         return model_of(download)

@@ -1,6 +1,6 @@
 """FedAvg2Rep: some rounds of FedAvg, then FedRep from the base that has learnt so far.
 
-Which phase it is follows from the number of the round, so nobody has to remember it. With
+Which phase it is follows from the number of the round, so it is not stored. With
 `variant = "heads"` clients start the second phase with the head that FedAvg ended with; the
 server keeps that head, under `initial`, for those who are selected later.
 """

@@ -41,7 +41,7 @@ def feddyn(
     scale: Annotated[
         bool,
         Meta(
-            description="Whether alpha is larger for clients with fewer samples: times n/n_k."
+            description="Whether alpha is multiplied by n/n_k: more for clients with less data."
         ),
     ] = False,
     grad_clip: Annotated[
@@ -56,7 +56,7 @@ def feddyn(
         ),
     ] = "cloud",
 ) -> Algorithm:
-    """Clients and server keep sums of drifts that bend the local objectives together."""
+    """Clients and server keep sums of drifts that align the local objectives."""
 
     def server_init(_server: Server, model: Arrays) -> Arrays:
         average = under("average", model) if evaluate == "average" else {}
@@ -91,7 +91,7 @@ def feddyn(
     def server_update(server: Server, state: Arrays, updates: Sequence[Update]) -> Arrays:
         mean = server.mean(updates)
         share = np.float32(len(updates) / server.participants)
-        step = moved(mean, server.download)  # from what was sent, as clients reckon it
+        step = moved(mean, server.download)  # from what was sent, as clients compute it
         drift = {
             name: old + share * step[name] for name, old in from_under("drift", state).items()
         }

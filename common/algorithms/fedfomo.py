@@ -39,7 +39,9 @@ def fedfomo(
     ] = 5,
     validation: Annotated[
         float,
-        Meta(gt=0, lt=1, description="Share of a client's samples that judge models."),
+        Meta(
+            gt=0, lt=1, description="Share of a client's samples that are used to judge models."
+        ),
     ] = 0.2,
     explore: Annotated[
         float,
@@ -97,7 +99,7 @@ def fedfomo(
         return {**state, **newest, "affinity": affinity}
 
     def global_model(state: Arrays) -> Arrays:
-        """Only to look at: the mean of all newest models."""
+        """For inspection only: the mean of all newest models."""
         known = known_clients(state)
         if not known:
             return model_of(state)
@@ -105,7 +107,7 @@ def fedfomo(
         return weighted_mean((model, dict.fromkeys(MODEL, 1.0)) for model in newest)
 
     def stages(_client: Client, _state: Arrays, _download: Arrays) -> Mapping[Stage, Predictor]:
-        return {}  # who is not selected gets no models to mix; stage L2 tells how well they do
+        return {}  # only selected clients get models to mix; their accuracy is stage L2
 
     return Algorithm(
         name="fedfomo",
@@ -122,7 +124,7 @@ def fedfomo(
 
 
 def known_clients(state: Arrays) -> list[int]:
-    """Those whose model the server has."""
+    """The clients whose model the server has."""
     return sorted({int(name.split(".")[1]) for name in state if name.startswith("client.")})
 
 
@@ -134,7 +136,7 @@ def choose(
     round_number: int,
     rng: np.random.Generator,
 ) -> list[int]:
-    """The `most` clients with the largest values; equals, and explorers, by chance."""
+    """The `most` clients with the largest values; ties and exploration are random."""
     order = [known[at] for at in rng.permutation(len(known))]
     best = sorted(order, key=lambda client: -row[client])[:most]
     chance = max(0.0, explore - 0.05 * (round_number - 1))
@@ -146,7 +148,7 @@ def choose(
 
 
 def divided(client: Client, validation: float) -> tuple[Samples, Samples]:
-    """The client's samples to train on, and its last ones, after one shuffle, to judge with."""
+    """The client's samples to train on, and the last ones of a shuffle to judge models with."""
     order = client.rng("validation").permutation(client.samples)
     held = min(client.samples - 1, max(1, round(validation * client.samples)))
     learn = client.data.take(order[: client.samples - held])
@@ -169,7 +171,7 @@ def _loss(client: Client, model: Arrays, judge: Samples) -> float:
 def mix(
     own: Arrays, peers: Mapping[int, Arrays], helped: Mapping[int, float]
 ) -> dict[str, Array]:
-    """The models that help, by how much they do; the own model if none does."""
+    """The models that help, weighted by how much; the client's own model if none does."""
     useful = [
         (peers[other], dict.fromkeys(MODEL, helped[other]))
         for other in sorted(peers)

@@ -1,4 +1,4 @@
-"""FedProx (Li et al., 2020): FedAvg with a rope between a client's model and the global one."""
+"""FedProx (Li et al., 2020): FedAvg whose clients are pulled towards the global model."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 def fedprox(
     *,
     mu: Annotated[
-        float, Meta(ge=0, description="How hard a client is pulled to the global model.")
+        float, Meta(ge=0, description="How strongly a client is pulled to the global model.")
     ] = 0.001,
     weighting: Weighting = "samples",
 ) -> Algorithm:
-    """FedAvg whose clients also pay mu/2 times the squared distance from the global model."""
+    """FedAvg with a penalty of mu/2 times the squared distance from the global model."""
 
     def client_update(client: Client, _state: Arrays, download: Arrays) -> Trained:
         anchor = client.tensors(model_of(download))

@@ -53,7 +53,7 @@ def fedreg(
     ] = 0,
     augmentation: Annotated[
         Literal["five_step", "autoaugment", "duplicate"],
-        Meta(description="How missing samples are made from those that are there."),
+        Meta(description="How missing samples are made from existing ones."),
     ] = "five_step",
     agg_weights: Annotated[
         Literal["split", "origin"],
@@ -75,7 +75,7 @@ def fedreg(
     ] = False,
     interleave: Annotated[
         bool,
-        Meta(description="One epoch of each phase in turn instead of all of the first first."),
+        Meta(description="Alternate the phases epoch by epoch instead of one after the other."),
     ] = False,
     first_head: FirstHead = "initial",
 ) -> Algorithm:

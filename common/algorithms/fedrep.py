@@ -35,7 +35,7 @@ BaseEpochs: TypeAlias = Annotated[
 ]
 Steps: TypeAlias = Annotated[
     int,
-    Meta(ge=1, description='Mini-batch steps, the last of them on all (only "steps").'),
+    Meta(ge=1, description='Mini-batch steps, the last one on the whole model (only "steps").'),
 ]
 
 
@@ -104,7 +104,7 @@ def train_by_turns(
 
 
 def train_by_steps(client: Client, start: Arrays, steps: int) -> LocalModel:
-    """All steps but one on the head, then one on everything."""
+    """All steps but one on the head, then one on the whole model."""
     arrays = start
     if steps > 1:
         arrays = client.train(arrays, only=("head",), steps=steps - 1, purpose="head").arrays

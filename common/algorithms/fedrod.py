@@ -1,4 +1,4 @@
-"""FedRoD (Chen and Chao, 2022): one head for everybody, trained as if classes were balanced,
+"""FedRoD (Chen and Chao, 2022): one shared head, trained as if classes were balanced,
 and one for each client, which learns what is left."""
 
 from __future__ import annotations

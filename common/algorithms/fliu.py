@@ -1,4 +1,4 @@
-"""FLIU: a client goes on from a mixture of its own last model and the global one.
+"""FLIU: a client continues from a mixture of its own last model and the global one.
 
 How much of its own it keeps is fixed, or follows from how much data it has compared with the
 others: the more, the more of its own.
@@ -65,6 +65,6 @@ def fliu(
 
 
 def adapted(client: Client) -> float:
-    """The share that fits the client's number of samples: the first step it exceeds."""
+    """The share for a client with so many samples: that of the first threshold it exceeds."""
     mean = client.sizes.sum() / len(client.sizes)
     return next((g for times, g in STEPS if client.samples > times * mean), SMALLEST)

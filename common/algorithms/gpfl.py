@@ -1,4 +1,4 @@
-"""GPFL (Zhang et al., 2023): features are steered by conditions, one global, one personal.
+"""GPFL (Zhang et al., 2023): features are conditioned twice, globally and personally.
 
 Shared are the base, a table with an embedding of every class (`gce`), and the conditional valve
 (`cov`), which turns features f and a condition c into
@@ -52,7 +52,7 @@ def gpfl(
     ] = 0.1,
     weighting: Weighting = "samples",
 ) -> Algorithm:
-    """Features are steered by what all know of the classes and by what one client has."""
+    """Features are conditioned on class embeddings: on all of them, and on the client's mix."""
 
     def server_init(server: Server, model: Arrays) -> Arrays:
         features = _features(model)
@@ -106,9 +106,9 @@ def gpfl(
     def stages(client: Client, state: Arrays, download: Arrays) -> Mapping[Stage, Predictor]:
         own = _own_condition(client, download)
         shared = parts(download, SHARED)
-        everybody = {**shared, **parts(download, ["head"])}
+        everyone = {**shared, **parts(download, ["head"])}
         return {
-            "G": _predictor(client, everybody, download[CONDITION]),
+            "G": _predictor(client, everyone, download[CONDITION]),
             "L1": _predictor(client, {**shared, **state}, own),
         }
 

@@ -9,7 +9,7 @@ from common.algorithms.base import Algorithm, Client, Predictor, Trained, model_
 from common.arrays import Array, Arrays, from_under, under
 from common.wire.messages import Stage
 
-MARK = "running_mean"  # by this array a BatchNorm layer is known
+MARK = "running_mean"  # the array that identifies a BatchNorm layer
 KEPT = "norm"
 
 

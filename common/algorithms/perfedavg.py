@@ -38,7 +38,7 @@ def perfedavg(
     ] = "step",
     weighting: Weighting = "samples",
 ) -> Algorithm:
-    """Clients step along the gradient that they would have after one step of their own."""
+    """Clients apply the gradient that they would have after one step of their own."""
 
     def client_update(client: Client, _state: Arrays, download: Arrays) -> Trained:
         import torch
@@ -54,7 +54,7 @@ def perfedavg(
             parameters = dict(module.named_parameters())
             here = functional.cross_entropy(net(inputs[:half]), labels[:half])
             gradients = torch.autograd.grad(here, list(parameters.values()))
-            # first order: the gradient at the point ahead, applied here
+            # first order: the gradient at the looked-ahead point, applied here
             ahead = {
                 name: value - rate * gradient
                 for (name, value), gradient in zip(parameters.items(), gradients, strict=True)

@@ -6,7 +6,7 @@ Client k keeps c_k, the server c, all zero at first:
     server   w_g += server_rate * mean_k(w_k - w_g);   c += sum_k (c_k' - c_k) / N
 
 What is sent up is the model and, under `change`, c_k' - c_k. The step of c_k is only right
-without momentum, so clients train with plain SGD whatever the settings say. A client's c_k'
+without momentum, so clients train with plain SGD whatever the settings. A client's c_k'
 counts once the server has used it: its state is coupled.
 """
 
@@ -40,7 +40,7 @@ def scaffold(
         float, Meta(gt=0, description="Share of the way to the mean that the server goes.")
     ] = 1.0,
 ) -> Algorithm:
-    """Local steps are corrected by the difference of a client's direction from everybody's."""
+    """Local steps are corrected by how a client's direction differs from the mean direction."""
 
     def server_init(_server: Server, model: Arrays) -> Arrays:
         return {**model, **under("control", _zeros(model))}
@@ -61,7 +61,7 @@ def scaffold(
         settings = msgspec.structs.replace(client.training, optimizer="sgd", momentum=0.0)
         trained = client.train(model, extra=correct, settings=settings)
         change = _zeros(model)
-        if trained.steps:  # who has not moved has learnt nothing of its direction
+        if trained.steps:  # without a step there is no new estimate of the direction
             way = np.float32(trained.steps * client.learning_rate)
             step = moved(trained.arrays, model)
             change = {name: -control[name] - step[name] / way for name in state}

@@ -41,7 +41,8 @@ class DataSection(Section, frozen=True, kw_only=True):
     alpha: Annotated[
         float,
         Meta(
-            gt=0, description="Concentration of the Dirichlet draws: the less, the more skew."
+            gt=0,
+            description="Concentration of the Dirichlet draws: the smaller, the more skew.",
         ),
     ] = 0.5
     classes_per_client: Annotated[
@@ -73,7 +74,7 @@ class DataSection(Section, frozen=True, kw_only=True):
     ] = 0.75
     stratify: Annotated[
         bool,
-        Meta(description="Whether train_ratio holds for each class of a client by itself."),
+        Meta(description="Whether train_ratio holds for each class of a client separately."),
     ] = False
     test: Annotated[
         Literal["pool", "official", "official-like"],

@@ -55,7 +55,7 @@ class ModelSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=1,
             description="How many of the last linear layers are the head; the rest is base "
-            "(your own model says it itself).",
+            "(your own model defines it itself).",
         ),
     ] = 1
     hidden: Annotated[
@@ -71,8 +71,8 @@ class ModelSection(Section, frozen=True, kw_only=True):
     batch_norm: Annotated[
         Literal["shared", "local"],
         Meta(
-            description='"shared": averaged like all else; "local": each client keeps its own '
-            "BatchNorm layers (FedBN)."
+            description='"shared": averaged like everything else; "local": each client keeps '
+            "its own BatchNorm layers (FedBN)."
         ),
     ] = "shared"
     pool: Annotated[
@@ -110,7 +110,7 @@ class TrainingSection(Section, frozen=True, kw_only=True):
         Literal["reset", "keep"],
         Meta(
             description='"reset": the optimizer starts anew in every training; "keep": each '
-            "client goes on with its momentum, as if the model had not been exchanged."
+            "client continues with its momentum, as if the model had not been exchanged."
         ),
     ] = "reset"
     weight_decay: Annotated[float, Meta(ge=0, description="L2 penalty on the parameters.")] = (
@@ -120,7 +120,7 @@ class TrainingSection(Section, frozen=True, kw_only=True):
         float,
         Meta(
             ge=0,
-            description="Largest norm of the whole gradient, a longer one is shortened; "
+            description="Largest norm of the whole gradient, longer ones are shortened; "
             "0 = no limit.",
         ),
     ] = 0.0

@@ -13,7 +13,7 @@ Positive = Annotated[int, Meta(ge=1)]
 
 
 class ExperimentSection(Section, frozen=True, kw_only=True):
-    """What is run, for how long, and how patiently."""
+    """What is run, for how long, and how long a round waits."""
 
     name: Annotated[
         str,
@@ -29,13 +29,13 @@ class ExperimentSection(Section, frozen=True, kw_only=True):
     grace: Annotated[
         float | Literal["forever"],
         Meta(
-            description="Seconds a lost board is waited for before the round goes on without it"
-            ', or "forever" for runs that must be reproducible on flaky fleets.'
+            description="Seconds a lost board is waited for before the round continues without "
+            'it, or "forever" for runs that must be reproducible on flaky fleets.'
         ),
     ] = 60.0
     deadline: Annotated[
         float,
-        Meta(ge=0, description="Seconds after which a round waits for nobody; 0 = no limit."),
+        Meta(ge=0, description="Seconds after which a round waits no longer; 0 = no limit."),
     ] = 0.0
     min_updates: Annotated[
         int, Meta(ge=1, description="A round never closes with fewer updates than this.")
@@ -80,8 +80,8 @@ class AggregationSection(Section, frozen=True, kw_only=True):
     rule: Annotated[
         Literal["mean", "median", "trimmed-mean"],
         Meta(
-            description='"mean" (by weights); against hostile clients, for each number by '
-            'itself and without weights: "median" or "trimmed-mean".'
+            description='"mean" (by weights); against hostile clients, for each '
+            'value separately and without weights: "median" or "trimmed-mean".'
         ),
     ] = "mean"
     trim: Annotated[

@@ -1,4 +1,4 @@
-"""Named arrays in files that know their own name and digest: whole, or seen to be damaged."""
+"""Files of named arrays that contain their own name and digest, so that damage is noticed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of a file, if they are those that were written, for this place."""
+    """The arrays of a file, if they are those that were written to this place."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             about = file.metadata() or {}

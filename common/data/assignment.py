@@ -46,7 +46,7 @@ def allot(
     """The samples of every client; the first `official` are the dataset's training part.
 
     `natural` tells the dataset's own clients apart, as in `partition`. Where samples are
-    windows of a text, `spans`, no answer of a pool's test is in anybody's training windows.
+    windows of a text, `spans`, no answer of a pool's test is in any client's training windows.
     """
     if data.test == "pool":
         train, test = _pool(data, labels, seed, natural, spans)
@@ -104,7 +104,7 @@ def _pool(
 def _pool_of_windows(
     data: DataSection, labels: Labels, seed: int, natural: Indices | None, spans: Spans
 ) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
-    """Windows to train and to test that do not overlap, whoever has them.
+    """Windows to train and to test that do not overlap, also between clients.
 
     A natural client's run of windows is split as LEAF does it. For all other partitions every
     natural client's text is split before its windows are dealt out, and what a client got of
@@ -152,8 +152,8 @@ def _alike(
 ) -> tuple[Indices, ...]:
     """Samples of the official test set for each client, with the label shares of its training.
 
-    Everybody would get an equal share of the set; who needs more of a class than there is, gets
-    all of that class. Different clients may have the same samples.
+    Every client would get an equal share of the set; one that needs more of a class than exists
+    gets all of that class. Different clients may have the same samples.
     """
     indices = np.arange(official, len(labels))
     there = np.bincount(labels[indices], minlength=int(labels.max()) + 1)

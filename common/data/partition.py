@@ -21,7 +21,7 @@ from common.rng import generator
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 
-NOBODY = -1
+NO_OWNER = -1
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def partition(
 ) -> list[Indices]:
     """The samples of each client, ascending; no sample belongs to two clients.
 
-    Every sample belongs to one, but for three things: what "classes" cannot divide equally,
+    Every sample belongs to one, with three exceptions: what "classes" cannot divide equally,
     the clients that "natural" does not choose, and what is beyond `max_samples` is left over.
     `natural` says where the samples of each natural client begin, and ends with their number.
     Of natural clients whose samples are windows of a text, `spans`, each keeps a run of them,
@@ -69,7 +69,7 @@ def partition(
 
 
 def no_natural_clients(dataset: str) -> ConfigError:
-    """What to raise when somebody asks for the natural clients of a dataset without any."""
+    """The error for the natural clients of a dataset that has none."""
     return ConfigError(
         f"data.partition is 'natural', but {dataset!r} has no clients of its own; "
         "expected another partition, or the dataset 'shakespeare'"
@@ -88,7 +88,7 @@ def split(indices: Indices, ratio: float, rng: np.random.Generator) -> tuple[Ind
 def split_by_class(
     indices: Indices, labels: npt.NDArray[np.int64], ratio: float, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """A split of each class by itself; the only sample of a class trains.
+    """A split of each class separately; the only sample of a class trains.
 
     `labels` are those of the indices. When no class has two samples it is a plain split, as
     neither part may be empty.
@@ -108,8 +108,8 @@ def split_by_class(
 
 def _grouped(owners: Indices, clients: int) -> list[Indices]:
     """The samples of each client, from the owner of each sample."""
-    left = np.count_nonzero(owners == NOBODY)
-    sizes = np.bincount(owners[owners != NOBODY], minlength=clients)
+    left = np.count_nonzero(owners == NO_OWNER)
+    sizes = np.bincount(owners[owners != NO_OWNER], minlength=clients)
     return np.split(np.argsort(owners, kind="stable")[left:], np.cumsum(sizes)[:-1])
 
 
@@ -170,10 +170,10 @@ def _equal_owners(clients: int, size: int, rng: np.random.Generator) -> Indices:
 def _skewed_owners(
     data: DataSection, labels: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> Indices:
-    """The owner of each sample: each class is divided as the recipe says."""
+    """The owner of each sample: each class is divided by the recipe."""
     classes, sizes = np.unique(labels, return_counts=True)
     counts = RECIPES[data.partition](data, sizes, rng)
-    owners = np.full(len(labels), NOBODY, np.int64)
+    owners = np.full(len(labels), NO_OWNER, np.int64)
     for label, row in zip(classes, counts, strict=True):
         shuffled = rng.permutation(np.flatnonzero(labels == label))
         owners[shuffled[: row.sum()]] = np.repeat(np.arange(data.clients), row)

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from common.data.samples import Labels
+from common.data.samples import Labels, Samples
 from common.errors import ConfigError
 
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -20,7 +20,7 @@ Scope: TypeAlias = Literal["client", "all"]
 Statistic: TypeAlias = Literal["mean", "median", "max", "min", "secmin", "number"]
 Augmentation: TypeAlias = Literal["five_step", "autoaugment", "duplicate"]
 
-MANY_TIMES = 10  # a rebalanced set that is so much larger than the original deserves a warning
+MANY_TIMES = 10  # a rebalanced set that is so much larger than the original is worth a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,14 @@ class Rebalance:
         return f"{self.scope}-{self.statistic}-{self.augmentation}"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Rebalanced:
+    """Equally many samples of each class; `effective` of them are not augmented."""
+
+    samples: Samples
+    effective: int
+
+
 def target_of(rebalance: Rebalance, counts: Counts, sizes: Counts) -> int:
     """The samples of each class in a client's rebalanced set.
 
@@ -74,12 +82,12 @@ def _statistic(name: Statistic, values: Counts) -> float:
             return float(values.max())
         case "min":
             return float(values.min())
-        case _:  # the second smallest, of one value that one
+        case _:  # the second smallest, or the only one
             return float(np.sort(values)[:2][-1])
 
 
 def rebalanced_counts(counts: Counts, target: int) -> Counts:
-    """The samples of each class in the rebalanced set: what is absent stays absent."""
+    """The samples of each class in the rebalanced set; absent classes stay absent."""
     return np.where(counts > 0, target, 0).astype(np.int64)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from common.data.rebalance import (
     MANY_TIMES,
     Counts,
     Rebalance,
+    Rebalanced,
     choose,
     effective_samples,
     target_of,
@@ -24,14 +24,6 @@ from common.errors import DataError
 from common.rng import generator
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rebalanced:
-    """As many samples of each class of a client; `effective` of them are not augmented."""
-
-    samples: Samples
-    effective: int
 
 
 def rebalanced_path(folder: Path, client: int, rebalance: Rebalance) -> Path:
@@ -80,7 +72,7 @@ def make_rebalanced(
 def rebalanced_set(
     train: Samples, target: int, rebalance: Rebalance, rng: np.random.Generator
 ) -> Samples:
-    """`target` samples of each class there is: the originals, then the augmented ones."""
+    """`target` samples of each class of the client: originals first, then augmented ones."""
     choice = choose(train.labels, target, rng)
     copies = augmented(train.images[choice.copied], rebalance.augmentation, rng)
     images = np.concatenate([train.images[choice.originals], copies])

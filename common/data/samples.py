@@ -1,4 +1,4 @@
-"""Labelled samples as they lie on disk and in memory: bytes, not yet normalised; no torch."""
+"""Labelled samples as they are on disk and in memory: bytes, not yet normalised; no torch."""
 
 from __future__ import annotations
 

@@ -19,9 +19,8 @@ from common.data.array_files import read_arrays, write_arrays
 from common.data.assignment import Assignment, allot, union_of
 from common.data.datasets import Dataset, Windows, dataset_info, load_dataset
 from common.data.partition import Indices
-from common.data.rebalance import Rebalance
+from common.data.rebalance import Rebalance, Rebalanced
 from common.data.rebalance_file import (
-    Rebalanced,
     make_rebalanced,
     read_rebalanced,
     rebalanced_path,

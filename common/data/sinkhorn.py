@@ -17,7 +17,8 @@ Table: TypeAlias = npt.NDArray[np.float64]
 FLOOR = 1e-9  # keeps zeros apart from what scaling can reach
 MOST_ITERATIONS = 2000
 TOLERANCE = 1e-6
-STAGGER = 0.6180339887  # no exact half or third then is a tie, which machines break differently
+# so that exact halves and thirds are no ties, which machines would break differently
+STAGGER = 0.6180339887
 
 
 def balanced(shares: Table, rows: Table, columns: Table) -> Table:

@@ -34,7 +34,7 @@ def smallest_of(data: DataSection) -> int:
 
 
 def dirichlet_per_class(data: DataSection, sizes: Counts, rng: np.random.Generator) -> Counts:
-    """Each class divided by a draw, all drawn until nobody has fewer than `min_size`."""
+    """Each class divided by a draw, redrawn until no client has fewer than `min_size`."""
     best = _draw_once(data, sizes, rng)
     for _ in range(MOST_DRAWS - 1):
         if best.sum(0).min() >= data.min_size:
@@ -49,7 +49,7 @@ def dirichlet_per_class(data: DataSection, sizes: Counts, rng: np.random.Generat
 
 
 def _draw_once(data: DataSection, sizes: Counts, rng: np.random.Generator) -> Counts:
-    """One draw; who already has a fair share gets nothing of the classes to come."""
+    """One draw; a client with a fair share already gets nothing of the remaining classes."""
     fair = sizes.sum() / data.clients
     counts = np.zeros((len(sizes), data.clients), np.int64)
     for row, size in zip(counts, sizes, strict=True):
@@ -128,7 +128,7 @@ def _dealt(clients: int, each: int, kinds: int, rng: np.random.Generator) -> lis
     """The classes of each client, from shuffled decks with every class once.
 
     A class the client already holds is swapped for the next one of the deck, where it stays for
-    whoever comes next; so no class has two owners more than another.
+    the next client; so no class has two owners more than another.
     """
     deck: list[int] = []
     hands: list[list[int]] = [[] for _ in range(clients)]
@@ -146,7 +146,7 @@ def label_skew(data: DataSection, sizes: Counts, rng: np.random.Generator) -> Co
 
 
 def quantity_skew(data: DataSection, sizes: Counts, rng: np.random.Generator) -> Counts:
-    """Sizes from a Dirichlet draw, and the dataset's label shares for everybody."""
+    """Sizes from a Dirichlet draw, and the dataset's label shares for every client."""
     even = np.ones((data.clients, len(sizes)))
     return _fitted(data, even, _size_shares(data, sizes, rng), sizes, rng)
 

@@ -62,8 +62,8 @@ def write_atomic(path: Path, *pieces: bytes, durable: bool = True, mode: int = 0
     """Replace a file: afterwards it is the old one or the new one, never a part.
 
     Without `durable` the file survives the death of this process, but after a power cut it may
-    hold anything, and its readers must be able to detect that. `mode` is what the new file
-    may be used for, less the process's umask, from the moment it exists.
+    hold anything, and its readers must be able to detect that. The new file has this `mode`,
+    minus the umask, from the moment it exists.
     """
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

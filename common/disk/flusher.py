@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 class Flusher:
     """One thread that flushes files, in the order in which they were added.
 
-    For what must reach the disk soon, but need not be there before work goes on.
+    For what must reach the disk soon, but not before work continues.
     """
 
     def __init__(self) -> None:

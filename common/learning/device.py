@@ -7,7 +7,7 @@ import os
 
 import torch
 
-CHOICE = "FEDBED_DEVICE"  # "cpu" keeps the GPU out of it
+CHOICE = "FEDBED_DEVICE"  # "cpu": do not use the GPU
 
 
 @functools.cache
@@ -15,7 +15,7 @@ def device() -> torch.device:
     """The one device of this process."""
     if os.environ.get(CHOICE, "") == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    torch.backends.cudnn.deterministic = True  # a training that is repeated gives the same bits
+    torch.backends.cudnn.deterministic = True  # so that a repeated training gives the same bits
     return torch.device("cuda")
 
 

@@ -1,4 +1,4 @@
-"""The arrays of an algorithm made to compute with: the model's network, copies of its base or
+"""The arrays of an algorithm as one torch module: the model's network, copies of its base or
 head, and tensors that belong to no network."""
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class TorchNet(nn.Module):
         copies: Mapping[str, Literal["base", "head"]] | None = None,
     ) -> None:
         super().__init__()
-        self._network = (network,)  # in a tuple, for a module here would give its arrays a name
+        self._network = (
+            network,
+        )  # in a tuple: a module here would give its arrays a second name
         arrays, copies = arrays or {}, copies or {}
         wanted = {part_of(name) for name in arrays}
         self.add_module("base", network.get_submodule("base"))

@@ -1,4 +1,4 @@
-"""A model description made to compute with torch, and its arrays in and out."""
+"""A model description as a torch network, and its arrays in and out."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Network(nn.Module):
         super().__init__()
         self.base = _part(spec, "base")
         self.head = _part(spec, "head")
-        # convolutions are faster so on a CPU; names, shapes and values are the same
+        # convolutions are faster this way on a CPU; names, shapes and values are the same
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits of normalised images, or of the numbers of symbols."""
+        """Logits of normalised images, or of the indices of symbols."""
         logits: Tensor = self.head(self.base(x))
         return logits
 

@@ -24,7 +24,7 @@ class Optimizer(Protocol):
     """Changes parameters in place, one gradient per parameter at a time.
 
     `memory` is what earlier steps left behind, empty at first; given to another optimizer of
-    the same parameters and settings, that one goes on from there.
+    the same parameters and settings, that one continues from there.
     """
 
     memory: Tensors
@@ -51,7 +51,7 @@ def learning_rate(settings: TrainingSection, round_number: int) -> float:
 def clipped(gradients: Tensors, longest: float) -> Tensors:
     """The gradients, shortened together to a joint norm of `longest` if theirs is larger."""
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    # a factor even where nothing is shortened: to look at the norm first would take longer
+    # multiply even where nothing is shortened: reading the norm first would take longer
     factor = (longest / (norm + 1e-6)).clamp(max=1.0)
     return tuple(torch._foreach_mul(gradients, factor))
 
@@ -93,7 +93,7 @@ class _Sgd:
             self._velocity = tuple(torch.empty_like(parameter) for parameter in kept)
         torch._fused_sgd_(
             list(self._parameters),
-            # it looks at raw memory, so a gradient must lie in it as its parameter does
+            # it works on raw memory, so a gradient must have the strides of its parameter
             [
                 gradient
                 if gradient.stride() == parameter.stride()

@@ -1,6 +1,7 @@
 """PURE: networks as descriptions, blocks of layers split into `base` and `head`; no torch.
 
-Names, shapes and initial values of the arrays come from here; `networks.py` makes them compute.
+Names, shapes and initial values of the arrays come from here; torch modules of them are in
+`networks.py`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class MaxPool:
 
 @dataclass(frozen=True, slots=True)
 class Flatten:
-    """Everything but the batch into one dimension."""
+    """All dimensions but the batch into one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True)
 class LSTM:
-    """Recurrent layers, one on the other; what the last one says after the last symbol."""
+    """Stacked recurrent layers; the output of the last one after the last symbol."""
 
     inputs: int
     hidden: int
@@ -88,7 +89,7 @@ Blocks: TypeAlias = tuple[Block, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """What only some of the models look at."""
+    """Options that only some of the models use."""
 
     hidden: int = 100
     padding: Literal["same", "valid"] = "same"
@@ -145,7 +146,7 @@ def initial(spec: ModelSpec, rng: np.random.Generator) -> dict[str, npt.NDArray[
     """First values of all arrays, from the distributions torch uses.
 
     They are uniform within 1/sqrt(fan-in), or normal for vectors of symbols. Every operation
-    rounds once and on its own, so the bits are the same on every processor.
+    rounds once and separately, so the bits are the same on every processor.
     """
     return {name: _drawn(shape, fan_in, rng) for name, shape, fan_in in _arrays(spec)}
 
@@ -190,7 +191,7 @@ def _layer_arrays(layer: Layer) -> Iterator[tuple[str, tuple[int, ...], int]]:
 
 
 def _check_kind(name: str, shape: Shape) -> None:
-    """Refuse a model for images where the samples are text, and the other way round."""
+    """Refuse a model for images where the samples are text, and vice versa."""
     if (name in _FOR_TEXT) == (len(shape) == 1):
         return
     fits = sorted(_FOR_TEXT if len(shape) == 1 else _BLOCKS.keys() - _FOR_TEXT)
@@ -255,7 +256,7 @@ def _char_lstm(_shape: Shape, classes: int, _options: ModelOptions) -> Blocks:
 
 
 def _pooled(inputs: int, outputs: int, padding: int = 0) -> Block:
-    # pooling first is the same function as ReLU first, and has a quarter of its work
+    # pooling first is the same function as ReLU first, and a quarter of the work
     return (Conv(inputs, outputs, 5, padding), MaxPool(2), ReLU())
 
 

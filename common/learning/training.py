@@ -51,7 +51,7 @@ PLAIN = Plan()
 
 @dataclass(frozen=True, slots=True)
 class TrainingStats:
-    """How a training went: mean loss over the last pass (not finite if it diverged)."""
+    """The result of a training: mean loss over the last pass (not finite if it diverged)."""
 
     loss: float
     steps: int
@@ -205,7 +205,7 @@ def _optimizers(
 def _trainable(net: TorchNet, only: Sequence[str]) -> Iterator[dict[str, Tensor]]:
     """The parameters of these parts by name; within, no other parameter needs a gradient.
 
-    Within, these parts are in training mode, too; afterwards all is in evaluation mode.
+    Within, these parts are in training mode; afterwards everything is in evaluation mode.
     """
     before = {name: value.requires_grad for name, value in net.named_parameters()}
     parameters = dict(net.named_parameters())

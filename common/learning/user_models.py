@@ -1,6 +1,6 @@
-"""Networks of other people: made by their function, and checked to fit in here.
+"""Users' own networks: made by their function, and checked to fit.
 
-The only models for which the server needs torch: it learns names, shapes and first values so.
+Only for these does the server need torch: to learn their names, shapes and first values.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def log_options(function: F) -> F:
 
 
 def set_up_logging(verbosity: int, form: str = "human") -> None:
-    """Log to stderr: -1 warnings, 0 the story of a run, 1 every message."""
+    """Log to stderr: -1 warnings, 0 the course of a run, 1 every message."""
     level = {-1: logging.WARNING, 0: logging.INFO}.get(verbosity, logging.DEBUG)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(make_formatter(form, sys.stderr, os.environ))

@@ -69,7 +69,7 @@ def priority(level: int) -> int:
 
 
 def is_journal(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether this stream goes straight to journald, by what systemd says about it."""
+    """Whether this stream goes straight to journald, by the variable that systemd sets."""
     try:
         status = os.fstat(stream.fileno())
     except (OSError, ValueError):

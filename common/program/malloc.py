@@ -1,4 +1,4 @@
-"""How the C library keeps memory: made for buffers that come and go with every message."""
+"""Settings of the C library's malloc for buffers that come and go with every message."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import ctypes
 import gc
 import sys
 
-KEEP = {  # the environment's words for glibc's malloc, for processes that we start
+KEEP = {  # environment variables of glibc's malloc, for processes that we start
     "MALLOC_MMAP_THRESHOLD_": str(4 * 1024**2),
     "MALLOC_TRIM_THRESHOLD_": str(32 * 1024**2),
 }
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt's numbers for them
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt's constants for them
 
 
 def keep_buffers() -> None:

@@ -1,4 +1,4 @@
-"""Tells systemd how a service is doing (Type=notify, WatchdogSec); silent where nobody asks.
+"""Reports the state of a service to systemd (Type=notify, WatchdogSec), where it asks for it.
 
 The protocol is one datagram of KEY=VALUE lines to the socket named by NOTIFY_SOCKET.
 """
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Notifier:
-    """A service's words to systemd; `beat` belongs into the loop that must not hang."""
+    """Reports to systemd; `beat` belongs in the loop that must not hang."""
 
     def __init__(self, path: str = "", beat_seconds: float = 0.0) -> None:
         self._path = "\0" + path[1:] if path.startswith("@") else path
@@ -23,18 +23,18 @@ class Notifier:
         self._status = ""
 
     def ready(self, status: str) -> None:
-        """The service works."""
+        """The service is up."""
         self._status = status
         self._send(f"READY=1\nSTATUS={status}")
 
     def status(self, status: str) -> None:
-        """What `systemctl status` shows; said only when it changes."""
+        """What `systemctl status` shows; sent only when it changes."""
         if status != self._status:
             self._status = status
             self._send(f"STATUS={status}")
 
     def beat(self, now: float) -> None:
-        """The loop turns: twice per watchdog interval this is said."""
+        """The loop is alive; sent twice per watchdog interval."""
         if self._beat_seconds <= 0:
             return
         if self._beaten is None or now - self._beaten >= self._beat_seconds:
@@ -42,7 +42,7 @@ class Notifier:
             self._send("WATCHDOG=1")
 
     def stopping(self) -> None:
-        """The service has begun to end."""
+        """The service has begun to stop."""
         self._send("STOPPING=1")
 
     def _send(self, text: str) -> None:
@@ -51,12 +51,14 @@ class Notifier:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
                 channel.sendto(text.encode(), self._path)
-        except OSError as error:  # a supervisor that does not listen must not end its service
-            log.warning("cannot tell systemd %r: %s", text.partition("\n")[0], error)
+        except (
+            OSError
+        ) as error:  # a supervisor that cannot be reached must not stop its service
+            log.warning("cannot notify systemd of %r: %s", text.partition("\n")[0], error)
 
 
 def notifier_from(environment: Mapping[str, str] | None = None) -> Notifier:
-    """The notifier that systemd's variables ask for; without them one that says nothing."""
+    """The notifier that systemd's variables ask for; without them one that does nothing."""
     known = os.environ if environment is None else environment
     meant = known.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
     microseconds = known.get("WATCHDOG_USEC", "")

@@ -1,7 +1,7 @@
 """Tensor blobs put together from their chunks, whatever order the chunks come in.
 
-Memory is bounded: parts of large blobs go straight to disk, and the owner says how many small
-ones may be in memory.
+Memory is bounded: parts of large blobs go straight to disk, and the owner decides how many
+small ones may be in memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SMALL = 4 * 1024 * 1024
 
 
 class Assembly:
-    """One blob on its way, in memory or in the file `path`; `add` says when it is complete."""
+    """One incoming blob, in memory or in the file `path`; `add` returns when it is complete."""
 
     def __init__(self, path: Path, header: ChunkHeader, *, in_memory: bool) -> None:
         self.header = header
@@ -42,7 +42,7 @@ class Assembly:
         )
 
     def add(self, chunk: Chunk) -> bool:
-        """Take one part; True when no part is missing any more."""
+        """Add one part; True when no part is missing any more."""
         part = chunk.header.part
         if part in self._missing:
             if self.in_memory:
@@ -67,7 +67,7 @@ class Assembly:
         return data
 
     def keep(self, path: Path, data: bytes) -> None:
-        """Give the blob, which was taken, a file of this name in the same folder."""
+        """Store the blob, after `take`, as a file of this name in the same folder."""
         if self.in_memory:
             write_atomic(path, data, durable=False)
         else:
@@ -75,7 +75,7 @@ class Assembly:
                 self._path.replace(path)
 
     def discard(self) -> None:
-        """Forget the blob and its file."""
+        """Drop the blob and its file."""
         self._bodies.clear()
         if not self.in_memory:
             self._path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Messages that were not for us or not understood: counted always, logged once per kind.
+"""Messages that are dropped (not for us, or invalid): counted always, logged once per kind.
 
 Nothing here grows with what others send: kinds and senders beyond a bound share one entry.
 """
@@ -31,7 +31,7 @@ class DropCounter:
         first = self._count(kind, sender, 1) == 1
         if first:
             log.warning(
-                "dropped a message on %s (%d bytes): %s (said once per kind)",
+                "dropped a message on %s (%d bytes): %s (logged once per kind)",
                 topic[:100],
                 size,
                 reason[:500],
@@ -39,7 +39,7 @@ class DropCounter:
         return first
 
     def add(self, kind: str, sender: str, count: int) -> None:
-        """Count some without a word."""
+        """Count some without logging."""
         self._count(kind, sender, count)
 
     def _count(self, kind: str, sender: str, count: int) -> int:

@@ -4,7 +4,7 @@ float16  every float32 value as the nearest float16.
 int8     every float32 array as whole numbers -127..127 times one scale, largest value / 127.
 
 Both lose something; how little it matters is measured in docs/performance.md. All operations
-round once and on their own: the same bits on every processor.
+round once and separately: the same bits on every processor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def packed(arrays: Arrays, encoding: Encoding) -> tuple[dict[str, Array], dict[str, float]]:
-    """Arrays as they travel, and the scales of those that need one."""
+    """Arrays as they are sent, and the scales of those that need one."""
     scales: dict[str, float] = {}
     small = dict(arrays)
     for name, array in arrays.items():
@@ -31,7 +31,9 @@ def packed(arrays: Arrays, encoding: Encoding) -> tuple[dict[str, Array], dict[s
         if encoding == "float16":
             with np.errstate(over="ignore"):  # too large becomes infinite, which is refused
                 small[name] = array.astype(np.float16)
-        elif encoding == "int8" and np.isfinite(array).all():  # others go as they are, refused
+        elif (
+            encoding == "int8" and np.isfinite(array).all()
+        ):  # others are sent as they are, and refused
             small[name], scales[name] = _whole_numbers(array)
     return small, scales
 

@@ -25,14 +25,14 @@ class Down:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker does not want us, or somebody took our identity: trying again is no use."""
+    """The broker does not want us, or another process took our identity: retrying is no use."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A message; `retained` says that it was stored before we subscribed. Must be confirmed."""
+    """A message; `retained`: it was stored before we subscribed. Must be confirmed."""
 
     topic: str
     payload: bytes = field(repr=False)
@@ -91,13 +91,13 @@ class Link(Protocol):
         """The next thing that happened, or None after `timeout` seconds."""
 
     def confirm(self, arrived: Arrived) -> None:
-        """Tell the broker that a message is dealt with."""
+        """Acknowledge a message to the broker."""
 
     def post(self, item: object) -> None:
         """Put something in from another thread; `receive` gives it as `Posted(item)`."""
 
     def unheard(self) -> dict[str, int]:
-        """How many messages per topic were dropped because they were not QoS 1."""
+        """How many messages per topic were dropped: not QoS 1, or a flood."""
 
     def close(self, *, timeout: float = 1.0, forget_session: bool = False) -> None:
         """Wait (within the timeout) for what was handed over, then disconnect; no will."""

@@ -18,7 +18,7 @@ from common.texts import printable
 
 PROTOCOL = 1
 LARGEST_REAL = 1e30  # sums of as many as there may be stay finite
-COORDINATOR = "@coordinator"  # its presence stands beside the boards'; no board has this name
+COORDINATOR = "@coordinator"  # its presence is published like a board's, which has no @
 
 Natural = Annotated[int, Meta(ge=0, le=10**9)]  # rounds, clients, samples, steps
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9@][A-Za-z0-9_.+-]{0,119}\Z")]
@@ -156,7 +156,7 @@ class Selected(Wire, frozen=True, kw_only=True):
 
 
 class Count(Wire, frozen=True, kw_only=True):
-    """How many of how many test samples were classified correctly."""
+    """Test samples classified correctly, and test samples in total."""
 
     correct: Natural
     total: Annotated[int, Meta(ge=1, le=10**9)]
@@ -188,7 +188,7 @@ class TrainEnd(Wire, frozen=True, kw_only=True):
 
 
 class ChunkHeader(Wire, frozen=True, kw_only=True):
-    """What stands before the bytes of a part: whose blob, which part, the blob's digest.
+    """The header of a chunk: whose blob, which part, the blob's digest.
 
     `client` is None for a model that all clients get; `down`: it goes to the client.
     """

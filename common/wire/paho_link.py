@@ -167,15 +167,21 @@ class PahoLink:
         self._happenings.put(Down(str(code).lower()))
 
     def _on_message(
-        self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage
+        self, client: mqtt.Client, _data: object, message: mqtt.MQTTMessage
     ) -> None:
+        topic, payload = _topic(message), bytes(message.payload)
         if message.qos == 0:  # not ours; and the broker would not wait for us to keep up
-            topic = _topic(message) if len(self._unheard) < _MOST_UNHEARD else ""
-            self._unheard[topic] += 1
+            self._drop(topic)
             return
-        payload = bytes(message.payload)
-        arrived = Arrived(_topic(message), payload, bool(message.retain), message.mid)
-        self._happenings.put(arrived, _OVERHEAD_BYTES + len(payload))
+        arrived = Arrived(topic, payload, bool(message.retain), message.mid)
+        weight = _OVERHEAD_BYTES + len(payload)
+        displaced = self._happenings.put(arrived, weight, sender=topic)
+        if isinstance(displaced, Arrived):
+            client.ack(displaced.mark, QOS)
+            self._drop(topic)
+
+    def _drop(self, topic: str) -> None:
+        self._unheard[topic if len(self._unheard) < _MOST_UNHEARD else ""] += 1
 
     def _on_publish(
         self, _client: mqtt.Client, _data: object, mid: int, code: ReasonCode, _p: object
@@ -266,7 +272,7 @@ class PahoLink:
         self._happenings.put(Posted(item))
 
     def unheard(self) -> dict[str, int]:
-        """How many messages per topic were not taken because they were not QoS 1."""
+        """How many messages per topic were dropped: not QoS 1, or a flood."""
         return dict(self._unheard)
 
     def close(self, *, timeout: float = 1.0, forget_session: bool = False) -> None:

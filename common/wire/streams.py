@@ -1,4 +1,4 @@
-"""Large things on their way out, a few parts at a time."""
+"""Large messages are sent in parts, a few at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from common.wire.topics import Packet
 
-WINDOW = 8  # parts on their way at once: bounds memory and everybody's delay
+WINDOW = 8  # parts that are not yet acknowledged: bounds memory and the delay of other messages
 
 
 @dataclass(slots=True)
@@ -26,26 +26,26 @@ class Streams:
         self._streams: deque[_Stream] = deque()
 
     def add(self, token: Hashable, packets: Iterator[Packet]) -> None:
-        """One more, unless it is on its way."""
+        """Add a stream, unless one with this token is being sent."""
         if all(stream.token != token for stream in self._streams):
             self._streams.append(_Stream(token, packets))
 
-    def acknowledged(self, number: int) -> bool:
-        """A part has arrived; False if it is none of ours."""
+    def acknowledged(self, message_id: int) -> bool:
+        """The broker has acknowledged a part; False if it belongs to no stream."""
         for stream in self._streams:
-            if number in stream.open:
-                stream.open.discard(number)
+            if message_id in stream.open:
+                stream.open.discard(message_id)
                 return True
         return False
 
     def forget(self) -> None:
-        """Give up everything that is on its way."""
+        """Give up all streams."""
         self._streams.clear()
 
     def pump(self, send: Callable[[Packet], int | None]) -> tuple[Hashable, ...]:
-        """Hand over as many parts as there is room for; names the streams that are through.
+        """Hand over as many parts as there is room for; returns the tokens of finished streams.
 
-        `send` returns the number by which a part will be acknowledged, None if it never is.
+        `send` returns the id by which a part will be acknowledged, None if it never is.
         """
         room = WINDOW - sum(len(stream.open) for stream in self._streams)
         for stream in self._streams:
@@ -53,8 +53,8 @@ class Streams:
                 packet = next(stream.packets, None)
                 if packet is None:
                     stream.exhausted = True
-                elif (number := send(packet)) is not None:
-                    stream.open.add(number)
+                elif (message_id := send(packet)) is not None:
+                    stream.open.add(message_id)
                     room -= 1
         through = [s for s in self._streams if s.exhausted and not s.open]
         for stream in through:

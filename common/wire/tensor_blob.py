@@ -1,4 +1,4 @@
-"""PURE: the bytes of a safetensors file, read where they lie: header and arrays without a copy.
+"""PURE: the bytes of a safetensors file, read in place: header and arrays without a copy.
 
 safetensors itself copies every array, which would double the memory of each update.
 """
@@ -54,7 +54,7 @@ def read_header(data: bytes, most: int = MAX_HEADER) -> tuple[Header, int]:
 
 
 def read_arrays(data: bytes, most: int = MAX_HEADER) -> dict[str, Array]:
-    """Named, read-only arrays that lie in `data`, which they must fill without a gap."""
+    """Named, read-only views of `data`, which they must fill without a gap."""
     header, start = read_header(data, most)
     places = {name: _place(name, raw) for name, raw in header.items() if name != METADATA}
     end = 0
@@ -65,7 +65,7 @@ def read_arrays(data: bytes, most: int = MAX_HEADER) -> dict[str, Array]:
             raise ProtocolError(f"{name[:100]} is at bytes {first} to {last}; expected {end}")
         end = last
     if start + end != len(data):
-        raise ProtocolError(f"{len(data)} bytes; the header speaks of {start + end}")
+        raise ProtocolError(f"{len(data)} bytes; the header describes {start + end}")
     return {name: _view(data, start, place) for name, place in places.items()}
 
 
@@ -86,7 +86,7 @@ def _view(data: bytes, start: int, place: _Entry) -> Array:
         # numpy takes no empty array from a buffer
         flat = np.frombuffer(data, kind, count, at) if count else np.empty(0, kind)
         array = flat.reshape(place.shape)
-    except ValueError as error:  # more dimensions, or longer ones, than numpy has
+    except ValueError as error:  # more or longer dimensions than numpy supports
         raise ProtocolError(f"shape {place.shape}: {error}"[:300]) from error
     array.flags.writeable = False
     return array

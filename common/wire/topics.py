@@ -1,4 +1,4 @@
-"""PURE: the nine topics: names, directions, retained flags, and which message travels on which.
+"""PURE: the nine topics: names, directions, retained flags, and which message each carries.
 
     <fed>/client/train_detail                 server -> boards   retained   TrainDetail
     <fed>/client/connected/<board>            board  -> server   retained   Connected (and will)
@@ -127,12 +127,12 @@ def _last_level(message: Message) -> str:
 
 
 def connected_topic(federation: str, board: str) -> str:
-    """Where the presence of a board (or the coordinator) stands."""
+    """The topic with the presence of a board (or the coordinator)."""
     return f"{federation}/client/connected/{board}"
 
 
 def weights_topic(federation: str, part: int) -> str:
-    """Where one part of the global model stands."""
+    """The topic with one part of the global model."""
     return f"{federation}/server/send_weights/{part}"
 
 
@@ -166,7 +166,7 @@ def _decode(payload: bytes, row: Topic) -> Message:
 
 
 def parse(federation: str, topic: str) -> tuple[Topic, str]:
-    """The row of a topic and what stands in the place of its `+`."""
+    """The row of a topic and what its `+` stands for."""
     for row in TOPICS:
         prefix = f"{federation}/{row.pattern.removesuffix('+')}"
         if not row.pattern.endswith("+"):

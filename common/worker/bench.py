@@ -75,7 +75,7 @@ class Workbench:
         self._keeps_state = keeps_state(experiment)
         self._flusher = Flusher()
         self.shards = ShardSet(shards, experiment, self.algorithm.rebalance).ensure(clients)
-        self._kept: dict[int, Shard] = {}  # used last, last
+        self._kept: dict[int, Shard] = {}  # least recently used first
         self._download: tuple[Path, Arrays] | None = None
         self._loaded: Arrays | None = None
 
@@ -161,7 +161,7 @@ class Workbench:
     def _counts(
         self, models: Mapping[Stage, Predictor], samples: Samples
     ) -> dict[Stage, Count]:
-        """Counts for each stage that is wanted; a model of two stages is tested once."""
+        """Counts for each wanted stage; a model that serves two stages is tested once."""
         known: dict[int, Count] = {}
         counts: dict[Stage, Count] = {}
         for stage, predictor in models.items():

@@ -20,7 +20,7 @@ from common.algorithms.base import (
 )
 from common.arrays import Array, Arrays, from_under, under
 from common.config import TrainingSection
-from common.data.rebalance_file import Rebalanced
+from common.data.rebalance import Rebalanced
 from common.data.samples import Samples
 from common.data.shard_file import Shard
 from common.learning.device import device

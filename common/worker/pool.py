@@ -26,7 +26,7 @@ from common.worker.orders import (
     Report,
 )
 
-# one thread each; and glibc keeps big blocks instead of mapping them anew every step
+# one thread each; and glibc keeps large blocks instead of mapping them again in every step
 TUNING = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -152,7 +152,9 @@ class ProcessPool:
                     self._post(report)
         code = process.child.wait()
         with self._lock:
-            with contextlib.suppress(BrokenPipeError):  # an order that it did not live to read
+            with contextlib.suppress(
+                BrokenPipeError
+            ):  # an order that it died too early to read
                 process.child.stdin.close()
             if process not in self._processes:
                 return

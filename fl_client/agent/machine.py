@@ -65,7 +65,7 @@ M = TypeVar("M", CurrentRound, Selected)
 
 
 def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
-    """First note what the event says, then do everything that has become due."""
+    """First note what the event means, then do everything that has become due."""
     noted, actions = _note(policy, state, event)
     moved, more = _advance(policy, noted, event.now)
     return moved, actions + more

@@ -63,8 +63,8 @@ def run(
         pool = ProcessPool(settings.workers, link.post)
         identity = next_identity(settings.state)
         daemon = Daemon(settings, identity, link, pool, notifier_from())
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: daemon.stop())
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, lambda *_: daemon.stop())
         _check_broker(settings.address)
         daemon.run()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from common.wire.paho_link import PahoLink
 from fl_client.cli.options import board_options, settings_from
 from fl_client.doctor.examine import examine
 from fl_client.doctor.findings import Finding, worst
@@ -23,7 +24,7 @@ MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("FAIL"
               help="Leave out torch, which takes seconds: for health checks.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(experiment: Path | None, quick: bool, as_json: bool, **options: object) -> None:
-    """Check this board and say what to do about whatever is wrong.
+    """Check this board, and show what to do about anything that is wrong.
 
     Takes the same options as 'fl-client run'; a running daemon is not disturbed. Exit code 1 if
     something is wrong that would keep this board from taking part.
@@ -32,8 +33,9 @@ def doctor(experiment: Path | None, quick: bool, as_json: bool, **options: objec
     Example: fl-client doctor --credentials pi-1.toml
     """
     settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them
+    link = PahoLink(settings.address)
     findings = []
-    for finding in examine(settings, experiment, with_torch=not quick):
+    for finding in examine(settings, experiment, link, with_torch=not quick):
         findings.append(finding)
         if not as_json:
             _show(finding)
@@ -43,7 +45,7 @@ def doctor(experiment: Path | None, quick: bool, as_json: bool, **options: objec
 
 
 def _show(finding: Finding) -> None:
-    word, colour = MARKS[finding.level]
-    click.echo(f"{click.style(f'{word:4}', fg=colour)}  {finding.check:<11}  {finding.found}")
+    mark, colour = MARKS[finding.level]
+    click.echo(f"{click.style(f'{mark:4}', fg=colour)}  {finding.check:<11}  {finding.found}")
     if finding.advice:
         click.echo(f"      {'':<11}  -> {finding.advice}")

@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
-                 help="This board's bundle, made by 'fl-broker enroll': says the rest."),
+                 help="This board's bundle, made by 'fl-broker enroll'; has the rest."),
     click.option("--broker", metavar="HOST[:PORT]",
                  help="Where the MQTT broker is.  [default: 127.0.0.1]"),
     click.option("--board", metavar="NAME",

@@ -1,6 +1,6 @@
-"""Looks at a board the way an experiment will use it, and judges what it sees.
+"""Checks a board for all that an experiment will need of it.
 
-Every look ends in a `Finding`; what is good and what to do is decided in `findings.py`.
+Every check ends in a `Finding`; what is good and what to do is decided in `findings.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from common.data.shards import ShardSet
 from common.errors import DataError
 from common.experiment.file import load_experiment
 from common.wire.link import Link, Refused, Session, Up
-from common.wire.paho_link import connect
 from common.wire.topics import TRAIN_END, Packet, board_subscriptions
 from fl_client.doctor.findings import (
     Finding,
@@ -46,9 +45,9 @@ MEGABYTE = 1 << 20
 
 
 def examine(
-    settings: Settings, experiment: Path | None, *, with_torch: bool = True
+    settings: Settings, experiment: Path | None, link: Link, *, with_torch: bool = True
 ) -> Iterator[Finding]:
-    """Every check, one after another, as the answers come."""
+    """Every check, one after another, as the answers come; `link` is not open yet."""
     yield judge_python(sys.version_info[:2], platform.python_implementation())
     if with_torch:
         yield judge_torch(try_torch())
@@ -56,14 +55,14 @@ def examine(
     yield _memory(settings.workers)
     yield _disk(settings.state)
     yield _clock()
-    yield from _broker(settings)
+    yield from _broker(settings, link)
     yield from _data(settings, experiment)
 
 
 def try_torch(
     arguments: tuple[str, ...] = ("-m", "fl_client.doctor.torch_trial"),
 ) -> TorchTrial:
-    """Let a child process train one step; whatever kills it does not kill us."""
+    """Let a child process train one step; a crash of torch does not end us."""
     started = time.monotonic()
     try:
         done = subprocess.run(
@@ -76,12 +75,12 @@ def try_torch(
     except subprocess.TimeoutExpired:
         late = f"no answer within {TORCH_SECONDS:.0f} s"
         return TorchTrial(-signal.SIGALRM, last_words=late)
-    words = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    printed = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
     errors = done.stderr.strip().splitlines()
     return TorchTrial(
         done.returncode,
-        words.get("step", "import"),
-        words.get("version", ""),
+        printed.get("step", "import"),
+        printed.get("version", ""),
         time.monotonic() - started,
         errors[-1] if errors else "",
     )
@@ -103,15 +102,15 @@ def _disk(folder: Path) -> Finding:
 
 
 def _clock() -> Finding:
-    if _says("systemd-detect-virt", "--container") not in {None, "none"}:
+    if _output_of("systemd-detect-virt", "--container") not in {None, "none"}:
         return judge_clock(synchronized=None, container=True)
-    answer = _says("timedatectl", "show", "--property=NTPSynchronized", "--value")
+    answer = _output_of("timedatectl", "show", "--property=NTPSynchronized", "--value")
     known = {"yes": True, "no": False}.get(answer or "")
     return judge_clock(synchronized=known, container=False)
 
 
-def _says(*command: str) -> str | None:
-    """What a program of the system prints, or None if it is not there or does not answer."""
+def _output_of(*command: str) -> str | None:
+    """What a program of the system prints; None if it is absent or does not answer."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -119,7 +118,7 @@ def _says(*command: str) -> str | None:
     return done.stdout.strip() or None
 
 
-def _broker(settings: Settings) -> Iterator[Finding]:
+def _broker(settings: Settings, link: Link) -> Iterator[Finding]:
     address = settings.address
     try:
         socket.create_connection((address.host, address.port), ANSWER_SECONDS).close()
@@ -134,7 +133,7 @@ def _broker(settings: Settings) -> Iterator[Finding]:
         yield certificate
         if certificate.level == "failed":
             return
-    yield from _account(settings)
+    yield from _account(settings, link)
 
 
 def _certificate(address: Address, ca: str) -> Finding:
@@ -147,16 +146,16 @@ def _certificate(address: Address, ca: str) -> Finding:
     return judge_certificate(min(days_left(end), days_left(ca_expiry(ca))))
 
 
-def _account(settings: Settings) -> Iterator[Finding]:
+def _account(settings: Settings, link: Link) -> Iterator[Finding]:
     """Log in, read what boards read, and try what no board may do.
 
     The forbidden thing is an empty message as the coordinator, which means nothing to those
-    who would hear it. The broker answers in order: a refused subscription comes first.
+    who would receive it. The broker answers in order: a refused subscription comes first.
     """
     forbidden = Packet(f"{settings.federation}/{TRAIN_END.pattern}", b"", retain=False)
     name = f"{settings.federation}-{settings.board}-doctor-{secrets.token_hex(4)}"
     topics = board_subscriptions(settings.federation, settings.clients)
-    link = connect(settings.address, Session(name, topics))
+    link.open(Session(name, topics))
     try:
         up = _first(link, Up, Refused)
         if not isinstance(up, Up):
@@ -176,12 +175,12 @@ def _topics(address: Address, answer: object) -> Finding:
         advice = "enroll this board again on the broker's machine (fl-broker enroll)"
         return Finding("topics", "failed", answer.reason, advice)
     if isinstance(answer, Refused):
-        found = "reads what boards read; may not speak as the coordinator"
+        found = "reads what boards read; may not publish as the coordinator"
         return Finding("topics", "ok", found)
     if address.username is None:
         return Finding("topics", "ok", "a broker without accounts: everything is allowed")
     advice = "this account is not limited to a board; enroll the board (fl-broker enroll)"
-    return Finding("topics", "warning", "this board may speak as the coordinator", advice)
+    return Finding("topics", "warning", "this board may publish as the coordinator", advice)
 
 
 def _first(link: Link, *kinds: type[object]) -> object:

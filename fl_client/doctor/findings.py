@@ -21,7 +21,7 @@ EXPIRES_SOON_DAYS = 30
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line of the doctor's report; `advice` says what to do unless all is well."""
+    """One line of the doctor's report; `advice` is what to do unless all is well."""
 
     check: str
     level: Level
@@ -110,7 +110,7 @@ def judge_disk(free_mb: int, folder: str, *, writable: bool) -> Finding:
 
 
 def judge_clock(*, synchronized: bool | None, container: bool) -> Finding:
-    """Logs and certificates need the right time; `None`: nobody can tell."""
+    """Logs and certificates need the right time; `None`: unknown."""
     if container:
         return Finding("clock", "ok", "the clock of the machine this container runs on")
     if synchronized is None:
@@ -156,9 +156,9 @@ def worst(findings: Sequence[Finding]) -> Level:
     return "failed" if "failed" in levels else "warning" if "warning" in levels else "ok"
 
 
-def _count(number: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
+    return f"{count} {noun if count == 1 else plural}"
 
 
 def _clients(ids: Sequence[int]) -> str:

@@ -10,27 +10,27 @@ from __future__ import annotations
 import sys
 
 
-def _say(word: str, value: str) -> None:
-    sys.stdout.write(f"{word} {value}\n")
+def _print(key: str, value: str) -> None:
+    sys.stdout.write(f"{key} {value}\n")
     sys.stdout.flush()
 
 
 def main() -> None:
     """Import torch and train one step."""
-    _say("step", "import")
+    _print("step", "import")
     import torch  # the point of this process
     from torch.nn import functional
 
     torch.set_num_threads(1)
-    _say("version", str(torch.__version__))
-    _say("step", "matmul")
+    _print("version", str(torch.__version__))
+    _print("step", "matmul")
     square = torch.ones(64, 64)
     assert float((square @ square)[0, 0]) == 64.0
-    _say("step", "convolution")
+    _print("step", "convolution")
     images, kernels = torch.ones(8, 1, 28, 28), torch.ones(4, 1, 5, 5, requires_grad=True)
     features = functional.conv2d(images, kernels)
     assert float(features.detach()[0, 0, 0, 0]) == 25.0
-    _say("step", "training step")
+    _print("step", "training step")
     head = torch.zeros(10, 4 * 24 * 24, requires_grad=True)
     answers = functional.relu(features).flatten(1) @ head.T
     functional.cross_entropy(answers, torch.zeros(8, dtype=torch.int64)).backward()

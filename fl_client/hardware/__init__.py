@@ -1,1 +1,1 @@
-"""What a board can say about itself: sensors, energy, memory."""
+"""The hardware of a board: sensors, energy, memory."""

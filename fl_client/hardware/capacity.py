@@ -34,7 +34,7 @@ def _cores() -> int:
 
 
 def _memory() -> int | None:
-    """Bytes that could be used now; None where nobody says."""
+    """Bytes that could be used now; None where that is unknown."""
     lines = _read(MEMORY).splitlines()
     found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
     limit = _read(CONTAINER_MEMORY).strip()

@@ -28,6 +28,6 @@ class EnergyMeter:
             self.joules[job] = self.joules.get(job, 0.0) + spent / len(jobs)
 
     def take(self, job: int) -> float | None:
-        """The energy of a job that is done; None if nobody measured."""
+        """The energy of a job that is done; None if it was not measured."""
         joules = self.joules.pop(job, None)
         return None if joules is None else round(joules, 3)

@@ -44,14 +44,14 @@ class Gauges:
 
     def tick(self, jobs: Mapping[int, Job]) -> None:
         """Time has passed, or which jobs run is about to change."""
-        training = [number for number, job in jobs.items() if job.kind == "train"]
+        training = [job_id for job_id, job in jobs.items() if job.kind == "train"]
         watts = self._sensors.watts() if training else None
         self._meter.sample(time.monotonic(), watts, training)
 
-    def ended(self, number: int, jobs: Mapping[int, Job]) -> float | None:
+    def ended(self, job_id: int, jobs: Mapping[int, Job]) -> float | None:
         """The energy in joules of a training that is done, if the board measures power."""
         self.tick(jobs)
-        return self._meter.take(number)
+        return self._meter.take(job_id)
 
     def close(self) -> None:
         """Read no more."""

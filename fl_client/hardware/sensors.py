@@ -20,7 +20,7 @@ from common.wire.messages import Telemetry
 FIRMWARE_SECONDS = 2.0  # how long the Raspberry Pi's firmware may take to answer
 # Where the CPU's temperature is, best first; others (PMIC, Wi-Fi, battery) are not the CPU's.
 _ZONES = ("cpu-thermal", "cpu_thermal", "x86_pkg_temp", "cpu", "soc", "acpitz")
-# Bits of `vcgencmd get_throttled` that speak of now; 16 and above speak of the past.
+# Bits of `vcgencmd get_throttled` about the present; 16 and above are about the past.
 _THROTTLED = {0: "under-voltage", 1: "frequency capped", 2: "throttled", 3: "too hot"}
 # Rails of a Jetson that carry everything else; without one of them the rails are added up.
 _TOTAL_RAILS = ("VDD_IN", "POM_5V_IN", "VIN_SYS_5V0", "SYS5V_IN")
@@ -172,8 +172,8 @@ def _rails(root: Path) -> Iterator[tuple[str, tuple[Path, ...]]]:
     chips = sorted((root / "sys/bus/i2c/drivers").glob("ina3221*/*-*"))
     for chip in chips:
         for label in sorted(chip.glob("hwmon/hwmon*/in[1-3]_label")):
-            number = label.name[2]
-            files = (f"in{number}_input", f"curr{number}_input")
+            channel = label.name[2]
+            files = (f"in{channel}_input", f"curr{channel}_input")
             yield _text(label), tuple(label.with_name(name) for name in files)
         for label in sorted(chip.glob("iio:device*/rail_name_[0-2]")):
             yield _text(label), (label.with_name(f"in_power{label.name[-1]}_input"),)
@@ -196,7 +196,7 @@ def _integer(path: Path) -> int | None:
 
 
 def _text(path: Path) -> str:
-    """A small file's words; a sensor that does not answer says nothing."""
+    """The text of a small file; empty if a sensor does not answer."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -122,7 +122,7 @@ def resume(
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Training processes of each board.")  # fmt: skip
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
-              help="Let things go wrong as this script says (see docs/faults.md).")  # fmt: skip
+              help="Inject the faults of this script (see docs/faults.md).")  # fmt: skip
 @run_option
 @web_option
 @run_options
@@ -203,7 +203,7 @@ def init(file: Path) -> None:
 @experiment_file
 @overrides_option
 def check(file: Path, overrides: tuple[str, ...]) -> None:
-    """Say whether an experiment file is right, and what it means with all defaults.
+    """Check an experiment file, and print it with all defaults.
 
     \b
     Example: fl-server check examples/demo.toml

@@ -77,7 +77,7 @@ def run_options(function: F) -> F:
         log_format: str,
         **others: object,
     ) -> object:
-        if verbose or log_format == "json":  # a run tells its story itself
+        if verbose or log_format == "json":  # else the display shows what happens
             set_up_logging(verbose - 1, log_format)
         if tensorboard:
             check_tensorboard()

@@ -1,4 +1,4 @@
-"""fl-server report: what runs say together, in the terminal or as files and one page."""
+"""fl-server report: runs compared, in the terminal or as files and one page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHORT = ("results", "comparison", "rounds-to-global", "costs", "faults")
 @click.option("--compare", "reference", type=click.Path(path_type=Path), metavar="FILE",
               help="Set published numbers beside ours (see docs/reporting.md).")  # fmt: skip
 @click.option("--accuracy", metavar="LIST",
-              help="Accuracies whose cost is told, in percent, such as 80,90.")  # fmt: skip
+              help="Accuracies whose cost is shown, in percent, such as 80,90.")  # fmt: skip
 @click.option(
     "--tensorboard", is_flag=True, help="Also write event files into the run folders."
 )

@@ -51,7 +51,7 @@ def central(file: Path, overrides: tuple[str, ...], name: str | None, runs: Path
 @click.command()
 @click.argument("name", required=False)
 def algorithms(name: str | None) -> None:
-    """List the algorithms, or say all about one: its options, defaults and what they mean.
+    """List the algorithms, or describe one: its options, their defaults and meaning.
 
     \b
     Example: fl-server algorithms

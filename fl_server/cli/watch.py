@@ -68,7 +68,7 @@ def watch(
 def status(
     broker: str | None, credentials: Path | None, federation: str | None, as_json: bool
 ) -> None:
-    """Say how things are on a broker, once; exit code 0 if a run is going on, else 1.
+    """Print the state of a broker once; exit code 0 if a run is going on, else 1.
 
     \b
     Example: fl-server status --broker 192.168.1.10 --json

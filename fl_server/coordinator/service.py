@@ -180,14 +180,16 @@ class Coordinator:
 
     def close(self) -> None:
         """Leave the broker and close the files; a run that has not ended can be resumed."""
-        if self.finished:
-            self._sender.clear_weights()
-        self._presence.publish_history(self._history.lines)
-        self._presence.publish_leaving()
-        self._refusals.note_unheard(self._link.unheard())
-        self._refusals.conclude()
-        self._link.close(timeout=5.0, forget_session=self.finished)
-        self._aggregator.close()
+        try:
+            if self.finished:
+                self._sender.clear_weights()
+            self._presence.publish_history(self._history.lines)
+            self._presence.publish_leaving()
+            self._refusals.note_unheard(self._link.unheard())
+            self._refusals.conclude()
+            self._link.close(timeout=5.0, forget_session=self.finished)
+        finally:
+            self._aggregator.close()
 
     def _tick(self, now: float) -> None:
         self._presence.publish_history(self._history.lines)

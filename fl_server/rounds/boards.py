@@ -1,6 +1,6 @@
 """PURE: the boards that the coordinator knows: who is present, who is lost, who is silent.
 
-A last will tells that a board is gone; but a will can die with the broker, so a board that
+A last will announces that a board is gone; but a will can die with the broker, so a board that
 sends nothing for SILENCE_SECONDS (boards repeat their presence far more often) is lost as
 well. Any message of it brings it back.
 """

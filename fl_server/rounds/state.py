@@ -22,7 +22,7 @@ REPEAT_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What the experiment says about rounds."""
+    """The experiment's settings of rounds."""
 
     run: str
     seed: int

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """A first model, and what there is to say about it."""
+    """A first model, and notes about where it comes from."""
 
     model: Arrays
     notes: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def read_weights(path: Path) -> dict[str, Array]:
 
 
 def _warm_start(start: Start, path: Path, *, counted: bool) -> Start:
-    """Take every array whose name and shape fit; say which, and which are drawn.
+    """Take every array whose name and shape fit; note which, and which are drawn.
 
     `counted`: the blocks of the model are counted through base and head, so that a layer is
     the same one whichever part it is in.

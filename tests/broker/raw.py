@@ -11,6 +11,7 @@ from common.access.credentials import Credentials, split_address
 from common.access.tls import client_context
 
 WAIT_SECONDS = 30.0
+NOT_AUTHORIZED = 0x87
 PAYLOAD_FORMAT, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION, USER = 0x01, 0x03, 0x08, 0x09, 0x26
 
 
@@ -61,6 +62,20 @@ class Raw:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
 
+    def login(
+        self, credentials: Credentials | None, client_id: str, session_seconds: int
+    ) -> int:
+        """The broker's reason code."""
+        flags, login = 0x00, b""
+        if credentials is not None:
+            flags, login = 0xC0, text(credentials.name) + text(credentials.password)
+        expiry = bytes([0x11]) + session_seconds.to_bytes(4, "big")
+        header = text("MQTT") + bytes([5, flags, 0, 0]) + variable(len(expiry)) + expiry
+        self.send(packet(0x10, header, text(client_id), login))
+        command, body = self.receive()
+        assert command == 0x20
+        return body[1]
+
     def send(self, *packets: bytes) -> None:
         self.socket.sendall(b"".join(packets))
 
@@ -110,16 +125,18 @@ def raw(
 ) -> Iterator[Raw]:
     """Logged in, with a session that lasts as long as wanted."""
     with opened(broker, credentials) as connection:
-        flags, login = 0x00, b""
-        if credentials is not None:
-            flags, login = 0xC0, text(credentials.name) + text(credentials.password)
-        expiry = bytes([0x11]) + session_seconds.to_bytes(4, "big")
-        header = text("MQTT") + bytes([5, flags, 0, 0]) + variable(len(expiry)) + expiry
         found = Raw(connection)
-        found.send(packet(0x10, header, text(client_id), login))
-        command, body = found.receive()
-        assert (command, body[1]) == (0x20, 0)
+        assert found.login(credentials, client_id, session_seconds) == 0
         yield found
+
+
+def login_code(broker: Broker, credentials: Credentials) -> int | None:
+    """The broker's answer to a login; None if there is no broker."""
+    try:
+        with opened(broker, credentials) as connection:
+            return Raw(connection).login(credentials, "", 0)
+    except OSError:
+        return None
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from common.program.ports import free_port
 from common.wire.link import Arrived, Up
 from common.wire.topics import Packet
 from tests.broker.mqtt import login_answer
-from tests.broker.raw import USER, data, raw
+from tests.broker.raw import NOT_AUTHORIZED, USER, data, login_code, raw
 from tests.broker.test_cli import broker_up, first_line, mosquitto_in
 from tests.common.wire.test_paho_link import connect_as, wait_for
 from tests.conftest import Guarded
@@ -99,7 +99,7 @@ def test_revoking_ends_what_an_account_left_behind_and_the_others_go_on(
         [after] = mosquitto_in(folder)
         assert resident_bytes(after) < empty + 20 * MEGABYTE
         assert len(retained(broker, server)) == 1, "the coordinator's own"
-        assert login_answer("127.0.0.1", port, thief) == "Not authorized"
+        assert login_code(broker, thief) == NOT_AUTHORIZED
         assert not (folder / "forget").exists()
         process.terminate()
         process.wait(20)

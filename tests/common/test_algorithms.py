@@ -25,7 +25,7 @@ from common.algorithms.base import (
 )
 from common.arrays import Array, Arrays, digest, part_of, weighted_mean
 from common.config import TrainingSection
-from common.data.rebalance_file import Rebalanced
+from common.data.rebalance import Rebalanced
 from common.data.samples import Samples
 from common.errors import ConfigError
 from common.rng import generator

@@ -116,7 +116,7 @@ def test_garbage_on_every_topic_is_counted_and_changes_nothing(rig: Rig) -> None
     assert rig.digest() == rig.simulate("--set", "training.epochs=10")
     dropped = [e for e in rig.events() if e["event"] == "message_dropped"]
     assert dropped
-    assert "said once per kind" in (rig.runs / "r" / "server.log").read_text()
+    assert "logged once per kind" in (rig.runs / "r" / "server.log").read_text()
     assert "dropped a message on" in rig.log("b1")
 
 

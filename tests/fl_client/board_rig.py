@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ from common.wire.messages import (
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.wire.topics import Packet, packet, parse, unpack
 from common.worker.pool import Pool
+from common.worker.snapshot_store import SnapshotStore
 from fl_client.daemon import TICK_SECONDS, Daemon
 from fl_client.identity import Identity, next_identity
 from fl_client.settings import Settings
@@ -154,8 +155,18 @@ class Rig:
         return [(info.client, info.state) for info in self.published(Info, since)]
 
     def snapshot(self, client: int, round_number: int, run: str = RUN) -> Path:
-        folder = self.settings.state / "runs" / run / f"client-{client:06d}"
-        return folder / f"step-{round_number:06d}"
+        """The file of a snapshot."""
+        store = SnapshotStore(self.settings.state / "runs" / run, run)
+        return store.path(client, round_number)
+
+    def work_until(self, condition: Callable[[], bool]) -> None:
+        """Do one piece of work after another until something holds."""
+        for _ in range(MOST_STEPS):
+            if condition():
+                return
+            self.pool.work()
+            self.work(pool=False)
+        raise AssertionError("it never happens")
 
 
 def board_messages(item: Packet) -> tuple[Message, ...]:

@@ -281,9 +281,7 @@ def test_data_that_cannot_be_prepared_is_reported_and_tried_again(rig: Rig) -> N
 def test_a_training_process_that_dies_is_reported_and_the_job_tried_again(rig: Rig) -> None:
     rig.open_round(clients=(0,))
     for _ in range(2):
-        while not rig.pool.die():
-            rig.pool.work()
-            rig.work(pool=False)
+        rig.work_until(rig.pool.die)
         rig.work(pool=False)
         rig.wait(RETRY_SECONDS + 1, pool=False)
     problems = [info.problem for info in rig.published(Info) if info.state == "failed"]

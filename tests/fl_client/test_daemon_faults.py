@@ -3,6 +3,7 @@ once per round where that is possible, and always with the same bits."""
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from common.worker.orders import JobDone, JobOrder, Prepare
 from fl_client.cli.replay import AGENT
 from tests.fl_client.board_rig import EXPERIMENT, RUN, Rig, current, detail, selected, weights
 from tests.memory_broker import Killed, Lost
+from tests.shells.setup import memory_root
 
 
 @pytest.fixture
@@ -84,7 +86,7 @@ def test_what_was_trained_while_the_broker_was_away_is_sent_when_it_is_back(rig:
 def test_an_update_that_was_lost_on_its_way_is_sent_again(rig: Rig, tmp_path: Path) -> None:
     rig.open_round()
     rig.work(pool=False)
-    while rig.pool.busy:
+    while rig.pool.pieces:
         rig.pool.work()
         rig.daemon.advance()
         rig.link.cut()
@@ -113,9 +115,7 @@ def test_a_daemon_killed_after_the_snapshot_sends_it_without_training_again(
 ) -> None:
     rig.open_round()
     rig.work(pool=False)
-    while not rig.snapshot(0, 1).exists():
-        rig.pool.work()
-        rig.work(pool=False)
+    rig.work_until(rig.snapshot(0, 1).exists)
     assert rig.updates() == []
     rig.restart()
     rig.work()
@@ -136,13 +136,14 @@ def test_a_daemon_killed_before_the_snapshot_trains_again_with_the_same_bits(
     assert set(rig.updates()) == undisturbed(tmp_path)
 
 
-def test_a_daemon_killed_at_any_call_of_its_link_changes_nothing(tmp_path: Path) -> None:
+def test_a_daemon_killed_at_any_call_of_its_link_changes_nothing() -> None:
     """Among them: between publish and confirm, and in the middle of several actions."""
-    expected = undisturbed(tmp_path, rounds=2)
+    folder = Path(tempfile.mkdtemp(dir=memory_root().name))
+    expected = undisturbed(folder, rounds=2)
     calls, died = 0, True
     while died:
         calls += 1
-        rig = Rig(tmp_path / str(calls))
+        rig = Rig(folder / str(calls))
         rig.link.kill_after(calls)
         died = False
         for round_number in (1, 2):
@@ -240,7 +241,7 @@ def test_only_the_snapshots_that_are_needed_stay_on_disk(rig: Rig) -> None:
         rig.open_round(round_number, clients=(0,))
         rig.work()
     folder = rig.snapshot(0, 1).parent
-    assert sorted(path.name for path in folder.iterdir()) == ["step-000002", "step-000003"]
+    assert sorted(folder.iterdir()) == [rig.snapshot(0, 2), rig.snapshot(0, 3)]
 
 
 # recording

@@ -1,1 +1,1 @@
-"""How missing samples are made from those that are there."""
+"""How missing samples are made from existing ones."""

@@ -1,7 +1,7 @@
 """PURE: AutoAugment's policy for CIFAR-10 (Cubuk et al., 2019), on many images at once.
 
 Each image draws one of 25 pairs of operations; each operation happens with its probability, at
-its level of 0 to 9, and some of them to a random side.
+its level of 0 to 9, some of them in a random direction.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _factor(levels: Levels) -> Levels:
     return 1 + 0.9 * levels / TOP
 
 
-# what a level means; levels come with a random sign, which some operations do not look at
+# what a level means; levels come with a random sign, which some operations ignore
 OPERATIONS: dict[str, Operation] = {
     "shear-y": _shear_y,
     "shift-x": _shift_x,

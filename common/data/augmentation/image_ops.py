@@ -21,7 +21,7 @@ COLOURS = 3  # channels of a colour image: red, green, blue
 def moved(images: Images, matrices: npt.NDArray[np.float64]) -> Images:
     """Each image moved by its own 2x3 matrix; what comes from outside is black.
 
-    A matrix says where a pixel comes from, in pixels from the centre: (x, y, 1) -> (x, y); the
+    A matrix gives where a pixel comes from, in pixels from the centre: (x, y, 1) -> (x, y); the
     nearest pixel there is taken.
     """
     count, channels, height, width = images.shape
@@ -49,7 +49,7 @@ def matrices(
 
 
 def rotated(images: Images, degrees: Levels) -> Images:
-    """Turned around the centre, against the clock."""
+    """Rotated around the centre, counterclockwise."""
     cosine, sine = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
     return moved(images, matrices(cosine, -sine, 0, sine, cosine, 0))
 
@@ -79,7 +79,7 @@ def saturated(images: Images, factors: Levels) -> Images:
 
 
 def sharpened(images: Images, factors: Levels) -> Images:
-    """Mixed with a blurred image, but for the border."""
+    """Mixed with a blurred image, except at the border."""
     height, width = images.shape[2:]
     blurred = images.astype(np.float32)
     if height > 2 and width > 2:
@@ -89,7 +89,7 @@ def sharpened(images: Images, factors: Levels) -> Images:
         for row in rows:
             for left in range(3):
                 total = total + row[:, :, :, left : width - 2 + left]
-        blurred[:, :, 1:-1, 1:-1] = (2 * total + 13) // 26  # the weights sum up to 13
+        blurred[:, :, 1:-1, 1:-1] = (2 * total + 13) // 26  # the sum of the weights is 13
     return _blended(images, blurred, factors)
 
 
@@ -124,17 +124,17 @@ def posterized(images: Images, bits: Levels) -> Images:
 
 
 def solarized(images: Images, thresholds: Levels) -> Images:
-    """What is as light as the threshold, or lighter, inverted."""
+    """Values at or above the threshold inverted (solarize)."""
     return np.where(images >= _each(thresholds), 255 - images, images)
 
 
 def inverted(images: Images) -> Images:
-    """Light for dark."""
+    """All values inverted."""
     return 255 - images
 
 
 def stretched(images: Images) -> Images:
-    """Each channel from black to white (autocontrast)."""
+    """Each channel stretched from black to white (autocontrast)."""
     low = images.min((2, 3), keepdims=True).astype(np.int32)
     span = images.max((2, 3), keepdims=True) - low
     wide = (images - low) * 255 // np.maximum(span, 1)
@@ -142,7 +142,7 @@ def stretched(images: Images) -> Images:
 
 
 def equalized(images: Images) -> Images:
-    """Each channel with its levels of light about equally frequent."""
+    """Each channel with about equally frequent values (histogram equalization)."""
     count, channels, height, width = images.shape
     flat = images.reshape(count * channels, height * width)
     rows = np.arange(len(flat))[:, None]
@@ -161,7 +161,7 @@ def _each(levels: Levels) -> npt.NDArray[np.float32]:
 
 
 def _grey(images: Images) -> npt.NDArray[np.uint32]:
-    """The light of each pixel, in one channel."""
+    """The brightness of each pixel, in one channel."""
     wide = images.astype(np.uint32)
     if images.shape[1] != COLOURS:
         return wide

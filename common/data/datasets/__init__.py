@@ -64,7 +64,9 @@ def _require(entry: Entry) -> tuple[Path, Layout]:
         return found
     name, looked = entry.info.name, ", ".join(map(str, places))
     if entry.fetch is None:
-        raise DataError(f"{name} is not in {looked}; install fedbed again")
+        remedy = "set FEDBED_DATA to the folder that has its files"
+        remedy = entry.remedy or (remedy if entry.folders else "install fedbed again")
+        raise DataError(f"{name} is not in {looked}; {remedy}")
     try:
         place = download(entry, _cache())
     # torchvision reports a failed download as RuntimeError or as whatever urllib raised

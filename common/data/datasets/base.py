@@ -1,4 +1,4 @@
-"""What a dataset is: what is known of it beforehand, its samples, and how its files may lie."""
+"""What a dataset is: what is known in advance, its samples, and the layout of its files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from common.data.samples import Images, Labels
 
 @dataclass(frozen=True, slots=True)
 class DatasetInfo:
-    """What is known of a dataset without looking at the disk.
+    """What is known of a dataset without reading it.
 
     Images have a shape of (channels, height, width), windows of a text one of (characters,).
     """
@@ -68,11 +68,11 @@ class Dataset:
 
 
 class Layout(Protocol):
-    """One way in which the files of a dataset may lie in a folder."""
+    """One way to lay out the files of a dataset in a folder."""
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of all files, each of which may also lie there compressed, as `.gz`."""
+        """The names of all files; each may also be there compressed, as `.gz`."""
         ...
 
     def read(self, folder: Path) -> SamplePool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from common.data.datasets.files import find_file
 from common.data.datasets.registry import Entry
 
-DOWNLOAD_SECONDS = 30.0  # without any byte
+DOWNLOAD_SECONDS = 30.0  # without receiving any byte
 
 
 def download(entry: Entry, root: Path) -> Path:
@@ -24,7 +24,7 @@ def download(entry: Entry, root: Path) -> Path:
     assert entry.fetch is not None
     folder, datasets = entry.folders[0], import_datasets()
     (root / folder).mkdir(parents=True, exist_ok=True)
-    # downloaded beside and moved when complete: what is interrupted leaves no half file behind
+    # downloaded elsewhere and moved when complete: an interruption leaves no half file
     with tempfile.TemporaryDirectory(dir=root) as beside, _socket_timeout(DOWNLOAD_SECONDS):
         with contextlib.redirect_stdout(sys.stderr):
             entry.fetch(datasets, Path(beside))
@@ -36,7 +36,7 @@ def download(entry: Entry, root: Path) -> Path:
 
 @contextlib.contextmanager
 def _socket_timeout(seconds: float) -> Iterator[None]:
-    """A bound on waiting for code that sets none, as torchvision's download."""
+    """A timeout for code that sets none, such as torchvision's download."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:

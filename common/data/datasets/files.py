@@ -20,7 +20,7 @@ def find_file(folder: Path, name: str) -> Path | None:
 
 
 def require_file(folder: Path, name: str) -> Path:
-    """Where the file is in this folder; it was there a moment ago."""
+    """Where the file is in this folder; an error if it has vanished."""
     path = find_file(folder, name)
     if path is None:
         raise DataError(f"{folder / name} is missing")
@@ -46,7 +46,7 @@ def read_checked(path: Path, kind: Literal["md5", "sha256"], expected: str) -> b
 
 
 def check_digest(path: Path, kind: Literal["md5", "sha256"], expected: str) -> None:
-    """Refuse a file whose digest is another one; large files are read piece by piece."""
+    """Refuse a file with another digest; large files are read piece by piece."""
     state = hashlib.new(kind, usedforsecurity=False)
     try:
         with path.open("rb") as stream:

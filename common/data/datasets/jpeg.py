@@ -1,4 +1,4 @@
-"""Compressed pictures, which need Pillow: it is there with the extra `data`."""
+"""JPEG pictures, by Pillow, which the extra `data` installs."""
 
 from __future__ import annotations
 

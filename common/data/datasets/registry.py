@@ -1,4 +1,4 @@
-"""The datasets we know: their files and digests, the folders they lie in, how to get them."""
+"""The known datasets: their files and digests, their folders, and how to download them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAYS = "https://www.gutenberg.org/files/100/old/old/1994-01-100.zip"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A dataset: what it is, how its files may lie, in which folders, and how they are got.
+    """A dataset: what it is, the layouts of its files, their folders, and how to get them.
 
     `fetch(torchvision.datasets, root)` downloads the files of one of the layouts into the first
     of the folders, below `root`. A dataset without folders is built in.

@@ -85,4 +85,4 @@ def test_a_supervisor_that_is_gone_does_not_end_the_service(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Notifier(str(tmp_path / "nobody")).ready("x")
-    assert "cannot tell systemd 'READY=1'" in caplog.text
+    assert "cannot notify systemd of 'READY=1'" in caplog.text

@@ -25,6 +25,7 @@ from common.wire.paho_link import MAX_PAYLOAD, WAITING_BYTES, PahoLink, connect
 from common.wire.streams import WINDOW
 from common.wire.topics import Packet
 from tests.broker.mqtt import connected
+from tests.broker.raw import publish, raw
 from tests.conftest import Guarded
 
 PATIENCE = 20.0
@@ -345,6 +346,29 @@ def test_a_broker_that_restarts_again_and_again_is_no_double(
         own_broker.kill()
         own_broker.start()
         assert isinstance(link.receive(PATIENCE), Down)
+
+
+def test_a_flood_on_one_topic_is_dropped_and_the_others_get_their_turn(
+    broker: Broker, federation: str, links: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("common.wire.inbox.BURST", 50)
+    name = f"{federation}-reader"
+    with open_link(address_of(broker), federation, "+", name=name) as reader:
+        ready(reader)
+        flood = [publish(f"{federation}/flood", b"%d" % n) for n in range(2000)]
+        with raw(broker) as other:
+            other.send(*flood, publish(f"{federation}/honest", b"honest"))
+            seen: list[bytes] = []
+            while not {b"honest", b"1999"} <= set(seen):
+                seen.append(wait_for(reader, Arrived).payload)
+        assert len(seen) < 1500, "most of the flood reaches nobody"
+        dropped = reader.unheard()
+        assert set(dropped) == {f"{federation}/flood"}
+        assert dropped[f"{federation}/flood"] + len(seen) == 2001
+    with open_link(address_of(broker), federation, "+", name=name) as again:
+        ready(again)
+        assert all_within(again, 0.3) == [], "what was dropped is confirmed: it does not return"
+        again.close(forget_session=True)
 
 
 def open_files() -> int:

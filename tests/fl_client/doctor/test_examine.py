@@ -69,7 +69,7 @@ def test_an_enrolled_board_is_let_in_and_held_to_its_topics(
     assert code == 0, findings
     assert findings["certificate"]["level"] == "ok"
     assert findings["login"]["found"] == "as b1"
-    assert findings["topics"]["found"].endswith("may not speak as the coordinator")
+    assert findings["topics"]["found"].endswith("may not publish as the coordinator")
     assert "torch" not in findings
 
 

@@ -5,6 +5,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -115,6 +116,15 @@ def test_a_dataset_that_is_nowhere_names_the_places_and_the_remedies(
     assert not [path for path in nowhere.rglob("*") if path.is_file()]
     assert "apt install dataset-fashion-mnist" in message
     assert "set FEDBED_DATA" in message
+
+
+def test_a_dataset_that_cannot_be_downloaded_says_where_to_put_its_files(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = replace(ENTRIES["mnist"], folders=("mine",), fetch=None)
+    monkeypatch.setitem(ENTRIES, "mnist", private)
+    with pytest.raises(DataError, match=r"data/mine, .*; set FEDBED_DATA to the folder"):
+        require_dataset("mnist")
 
 
 @full
