@@ -221,7 +221,7 @@ def test_two_thousand_honest_boards_fit_and_are_shown() -> None:
             view = view.after(fact)
         for client in clients:
             for state in ("training", "trained"):
-                info = Info(run=RUN, round=1, client=client, board=f"pi-{at}", state=state)  # type: ignore[arg-type]
+                info = Info(run=RUN, round=1, client=client, board=f"pi-{at}", state=state)
                 for fact in listener.receive(info, 2.0):
                     view = view.after(fact)
     assert len(view.boards) == 2000
