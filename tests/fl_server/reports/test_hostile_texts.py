@@ -66,7 +66,7 @@ def test_markdown_keeps_its_columns_and_has_no_markup_of_the_text(text: str) -> 
         assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == COLUMNS + 1
     assert title.startswith("**")
     assert title.endswith("**")
-    cells = [cell for line in rows[2:] for cell in re.split(r"(?<!\\) \| ", line[2:-2])]
+    cells = [cell for line in rows[2:] for cell in re.findall(r"(?:\\.|[^|\\])+", line)]
     for part in (title[2:-2], note, *cells):
         plain = re.sub(r"\\[^a-zA-Z0-9\s]", "", part)
         assert not re.search(r"[\\`*_{}\[\]<>#|~!&$]", plain)
