@@ -31,11 +31,15 @@ def note_presence(
         if known is None or not same or known.lost_at is not None:
             return state, ()
         return _lose(state, message.board, replace(known, session=message.session), now)
-    if known is None and len(state.boards) >= most_boards(policy):
-        return state, ()
     offered = set(message.clients) & set(policy.participants)
     taken = offered & _clients_of_others(state, message.board)
     mine = tuple(sorted(offered - taken))
+    if known is None and len(state.boards) >= most_boards(policy):
+        useless = [name for name, board in state.boards.items() if not board.clients]
+        if not useless or not mine:
+            return state, ()
+        others = {name: board for name, board in state.boards.items() if name != useless[0]}
+        state = replace(state, boards=others)
     seen_in = known.seen_in if known and same and message.session == known.session else 0
     if isinstance(state.phase, Working) and not seen_in:
         state = replace(state, phase=replace(state.phase, gap=REPEAT_SECONDS))
