@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from common import VERSION
-from common.errors import FedbedError, ProtocolError, VersionError
+from common.errors import ClaimError, ProtocolError, StoreError, VersionError
 from common.wire.link import Arrived
 from common.wire.messages import COORDINATOR, Chunk, ClientMetrics, Connected, Info, Message
 from common.wire.presence import Presence
@@ -13,6 +13,7 @@ from common.wire.topics import unpack
 from fl_server.coordinator.conductor import Conductor
 from fl_server.coordinator.refusals import Refusals
 from fl_server.coordinator.uploads import Uploads
+from fl_server.rounds import machine as rounds
 from fl_server.rounds.state import Event, Received, Uncountable
 from fl_server.watch import facts
 from fl_server.watch.facts.making import presence
@@ -45,7 +46,7 @@ class Arrivals:
         """
         try:
             return self._take(arrived, now)
-        except FedbedError:
+        except (ClaimError, StoreError):
             raise
         except Exception as error:
             log.exception("a message on %s could not be handled", arrived.topic[:200])
@@ -95,13 +96,23 @@ class Arrivals:
             return None
         self._conductor.aggregator.tally.bytes_up += size
         if isinstance(message, Info):
-            self._conductor.aggregator.note_energy(message)
-            self._conductor.report(facts.Info(info=message))
-            self._conductor.note_trained(message)
-            return Received(message, now)
+            return self._take_info(topic, size, message, now)
+        state, client = self._conductor.state, message.client
         try:
-            self._conductor.aggregator.checks.check_counts(message)
+            if rounds.wants_counts(state, round_number=message.round, client=client):
+                self._conductor.aggregator.checks.check_counts(message)
         except ProtocolError as error:
             self._refusals.reject(message.client)
             return Uncountable(message.client, message.round, str(error), now)
         return Received(message, now)
+
+    def _take_info(self, topic: str, size: int, info: Info, now: float) -> Event | None:
+        known = info.client in self._conductor.policy.participants
+        owner = self._conductor.state.owner(info.client) or info.board  # we may be new here
+        if not known or owner != info.board:
+            self._refusals.drop(topic, size, "info of a board that does not have the client")
+            return None
+        self._conductor.aggregator.note_energy(info)
+        self._conductor.report(facts.Info(info=info))
+        self._conductor.note_trained(info)
+        return Received(info, now)

@@ -14,6 +14,7 @@ from fl_server.watch.facts.making import board_problem
 
 REPORT_SECONDS = 5.0
 REJECTED = "rejected update"
+MOST_PROBLEMS = 1000  # that are remembered: names of boards cost nothing
 
 
 class Refusals:
@@ -65,12 +66,15 @@ class Refusals:
         key = f"{board} {about}"
         if self._problems.get(key, "") == text:
             return
-        if text and not self._rate_limit.allows(board, time.monotonic()):
+        if not text:
+            del self._problems[key]
+            return
+        full = key not in self._problems and len(self._problems) >= MOST_PROBLEMS
+        if full or not self._rate_limit.allows(board, time.monotonic()):
             self._dropped.add("connected: too many problems", board, 1)
             return
         self._problems[key] = text
-        if text:
-            self._report(board_problem(board, text))
+        self._report(board_problem(board, text))
 
     def report(self, now: float) -> None:
         """Show boards with new refusals, now and then."""

@@ -74,6 +74,6 @@ def _bar(pace: Pace, screen: Screen) -> RenderableType:
     grid.add_row(
         Text(f"sweep: run {min(pace.done + 1, len(pace.rounds))}/{len(pace.rounds)}", "bold"),
         ProgressBar(total=1.0, completed=pace.share(view.done)),
-        f"left ~{duration(left) if left is not None else '?'}{failed}",
+        Text(f"left ~{duration(left) if left is not None else '?'}{failed}"),
     )
     return grid
