@@ -59,7 +59,8 @@ class _SweepScreen(Screen):
         super().__init__(title)
         self._pace = pace
 
-    def __rich__(self) -> RenderableType:
+    def drawn(self) -> RenderableType:
+        """The bar of the sweep, and the run."""
         return Group(_bar(self._pace(), self), draw(self.view, time.time()))
 
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -30,6 +31,16 @@ from fl_server.watch.words import decimal, duration, percent, size
 Style: TypeAlias = Literal["screen", "plain", "quiet", "json"]
 _SHOWN_REFUSED = 20
 LineOf: TypeAlias = Callable[[View, Fact], str]  # "" for a fact that is not worth a line
+
+
+class Output(Console):
+    """A terminal or pipe; if its reader goes away, that ends a display and not the run."""
+
+    def on_broken_pipe(self) -> None:
+        """What is written from now on is lost; rich would end the program."""
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+        raise BrokenPipeError("its reader has gone")
 
 
 class SharedView:
@@ -57,7 +68,7 @@ class Screen:
 
     def __init__(self, title: str) -> None:
         self._shared = SharedView(title)
-        self._live = Live(self, refresh_per_second=4, transient=False)
+        self._live = Live(self, console=Output(), refresh_per_second=4, transient=False)
 
     @property
     def view(self) -> View:
@@ -65,6 +76,13 @@ class Screen:
         return self._shared.view
 
     def __rich__(self) -> RenderableType:
+        try:
+            return self.drawn()
+        except Exception as error:  # noqa: BLE001 - the run must go on
+            return Text(printable(f"cannot be drawn: {type(error).__name__}: {error}"))
+
+    def drawn(self) -> RenderableType:
+        """What is on the screen."""
         return draw(self.view, time.time())
 
     def observe(self, fact: Fact) -> None:
@@ -73,7 +91,7 @@ class Screen:
 
     def write(self, text: str) -> None:
         """One line below everything."""
-        Console(highlight=False, soft_wrap=True, markup=False).print(Text(printable(text)))
+        Output(highlight=False, soft_wrap=True, markup=False).print(Text(printable(text)))
 
     def __enter__(self) -> Screen:
         self._live.start()
@@ -89,7 +107,7 @@ class Lines:
     def __init__(self, title: str, line_of: LineOf | None = None) -> None:
         self._shared = SharedView(title)
         self._line_of = line_of or plain_line
-        self._console = Console(file=sys.stdout, highlight=False, soft_wrap=True, markup=False)
+        self._console = Output(file=sys.stdout, highlight=False, soft_wrap=True, markup=False)
 
     @property
     def view(self) -> View:
@@ -178,7 +196,7 @@ def describe(view: View, fact: Fact) -> str:
 
 def show_summary(view: View) -> None:
     """Print the table and where everything is."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Output(highlight=False, soft_wrap=True)
     console.print(results_table(view))
     lines = _summary_lines(Path(view.folder))
     if view.refused:
