@@ -63,6 +63,7 @@ from fl_client.outgoing import Outgoing, UpdateKey
 from fl_client.settings import Settings
 
 TICK_SECONDS = 0.25
+HELD_BYTES = 64 * 1024**2  # of messages that wait until our claim is settled
 
 log = logging.getLogger(__name__)
 
@@ -201,8 +202,10 @@ class Daemon:
                     f"{self._settings.board!r}: {reason}"
                 )
             case Arrived():
-                self._receive(happening)
-                self._link.confirm(happening)
+                try:
+                    self._receive(happening)
+                finally:  # whatever it was, it is not delivered again: coordinators repeat
+                    self._link.confirm(happening)
             case Streamed(token):
                 assert isinstance(token, UpdateKey), "only updates are streamed"
                 self._feed(UpdateStreamed(token.client, token.round, now))
@@ -212,6 +215,10 @@ class Daemon:
                     self._feed(event)
 
     def _receive(self, arrived: Arrived) -> None:
+        with self._dropped.guard(arrived.topic, len(arrived.payload)):
+            self._handle(arrived)
+
+    def _handle(self, arrived: Arrived) -> None:
         if not arrived.payload:
             self._presence.cleared(arrived.topic)
             return
@@ -228,7 +235,8 @@ class Daemon:
             if self._presence.received(message, stored=arrived.retained):
                 self._begin()
         elif not self._presence.settled:
-            self._held.append(arrived)
+            if sum(len(held.payload) for held in self._held) < HELD_BYTES:
+                self._held.append(arrived)
         elif isinstance(message, Chunk):
             done = self._downloads.add(message)
             run, round_number = message.header.run, message.header.round

@@ -2,14 +2,19 @@
 
 Every party publishes its claim on `connected/<name>` and reads the claims of all others. A
 claim is *settled* once no other party objected. A settled claim beats an unsettled one, then
-the older one wins: it is the second party that is refused. A retained claim may be that of a
-dead party: it only counts if its owner answers within PATIENCE.
+the older one wins: it is the second party that is refused. But the claim of a rival may be that
+of a dead party: retained, or queued in our session while we were away. So it counts only if the
+rival answers: if a claim of it arrives after the broker has returned our own, which the rival
+has received as well. Until then the rival is a suspect.
 
-    unsettled  own claim received, no rival retained     -> settled
-    unsettled  the retained claim of a rival             -> wait PATIENCE for a live one
-    unsettled  PATIENCE over, no live claim              -> settled
-    any        live claim of a stronger rival            -> refused
-    any        live claim of a weaker rival              -> publish our claim again
+    unsettled  own claim returned, no suspects           -> settled
+    unsettled  claim of a stronger rival, or a retained  -> a suspect, for PATIENCE
+    unsettled  PATIENCE over, no answer                  -> settled
+    settled    claim of a stronger rival                 -> a suspect, for ANSWER; publish our
+                                                            claim
+    any        the suspect answers and is stronger       -> refused
+    any        the suspect leaves                        -> no suspect any more
+    any        claim of a weaker rival                   -> publish our claim again
     any        our retained claim was overwritten
                or removed                                -> publish our claim again
 """
@@ -23,16 +28,22 @@ from typing import TypeAlias
 
 import msgspec
 
-from common.ids import show_ids
+from common.ids import brief_ids
 from common.wire.messages import COORDINATOR, Connected
 
 PATIENCE_SECONDS = 4.0
 REPEAT_SECONDS = 15.0
+ANSWER_SECONDS = 2 * REPEAT_SECONDS
+MOST_SUSPECTS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimState:
-    """Our claim, whether it came back to us, and until when to wait for retained rivals."""
+    """Our claim, and which rivals may have what we claim.
+
+    `echoed`: the broker has returned our claim since this connection was made, or since we
+    published it for a rival to answer. `suspects` has, for every instance, until when we wait.
+    """
 
     claim: Connected
     echoed: bool = False
@@ -67,7 +78,7 @@ def connect(state: ClaimState, connection: int) -> tuple[ClaimState, tuple[Outco
     """A new connection: publish our claim with its number."""
     start = state.claim.session[0]
     claim = msgspec.structs.replace(state.claim, session=(start, connection))
-    return dataclasses.replace(state, claim=claim), (PublishClaim(claim),)
+    return dataclasses.replace(state, claim=claim, echoed=False), (PublishClaim(claim),)
 
 
 def received(
@@ -76,27 +87,48 @@ def received(
     """The claim of another party, or our own coming back."""
     mine = state.claim
     if other.instance == mine.instance and other.board == mine.board:
-        if other.connected:
-            return _settle(dataclasses.replace(state, echoed=True), now)
-        return state, (() if other.session < mine.session else (PublishClaim(mine),))
-    if other.board == mine.board and not other.connected:
-        return state, (PublishClaim(mine),)
+        return _own_claim(state, other, stored=stored, now=now)
+    if not other.connected:
+        left = {name: end for name, end in state.suspects.items() if name != other.instance}
+        return _settle(
+            dataclasses.replace(state, suspects=left),
+            now,
+            (PublishClaim(mine),) if other.board == mine.board else (),
+        )
     if not clash(mine, other):
         return state, ()
-    if stored:
-        return _stored_rival(state, other, now)
-    if _rank(other) < _rank(mine):
-        return state, (Refused(explain(mine, other), clear=other.board != mine.board),)
+    if stored or _rank(other) < _rank(mine):
+        return _rival(state, other, stored=stored, now=now)
     return state, (PublishClaim(mine),)
 
 
-def _stored_rival(
-    state: ClaimState, other: Connected, now: float
+def _own_claim(
+    state: ClaimState, returned: Connected, *, stored: bool, now: float
 ) -> tuple[ClaimState, tuple[Outcome, ...]]:
-    if state.claim.settled:
-        return state, (PublishClaim(state.claim),)
-    suspects = {**state.suspects, other.instance: now + PATIENCE_SECONDS}
-    return dataclasses.replace(state, suspects=suspects), ()
+    mine = state.claim
+    if not returned.connected:
+        return state, (() if returned.session < mine.session else (PublishClaim(mine),))
+    if stored or returned.session != mine.session:  # of an earlier connection
+        return state, ()
+    suspected = not mine.settled and not state.echoed and state.suspects
+    # an answer may have overtaken our claim on its way through a cluster of brokers: ask again
+    ask = (PublishClaim(mine),) if suspected else ()
+    return _settle(dataclasses.replace(state, echoed=True), now, ask)
+
+
+def _rival(
+    state: ClaimState, other: Connected, *, stored: bool, now: float
+) -> tuple[ClaimState, tuple[Outcome, ...]]:
+    mine = state.claim
+    if state.echoed and not stored and state.suspects.get(other.instance, now) > now:
+        return state, (Refused(explain(mine, other), clear=other.board != mine.board),)
+    patience = ANSWER_SECONDS if mine.settled else PATIENCE_SECONDS
+    suspects = dict(state.suspects)
+    if other.instance in suspects or len(suspects) < MOST_SUSPECTS:
+        suspects[other.instance] = now + patience
+    ask = mine.settled or state.echoed
+    suspicious = dataclasses.replace(state, suspects=suspects, echoed=not ask and state.echoed)
+    return suspicious, ((PublishClaim(mine),) if ask else ())
 
 
 def cleared(state: ClaimState, board: str) -> tuple[ClaimState, tuple[Outcome, ...]]:
@@ -111,15 +143,21 @@ def tick(state: ClaimState, now: float) -> tuple[ClaimState, tuple[Outcome, ...]
     return _settle(state, now)
 
 
-def _settle(state: ClaimState, now: float) -> tuple[ClaimState, tuple[Outcome, ...]]:
-    if state.claim.settled or not state.echoed:
-        return state, ()
-    suspects = {name: end for name, end in state.suspects.items() if end > now}
-    if suspects:
-        return dataclasses.replace(state, suspects=suspects), ()
+def _settle(
+    state: ClaimState, now: float, outcomes: tuple[Outcome, ...] = ()
+) -> tuple[ClaimState, tuple[Outcome, ...]]:
+    """Settle our claim if it is time; `outcomes` come first."""
+    if any(end <= now for end in state.suspects.values()):
+        suspects = {name: end for name, end in state.suspects.items() if end > now}
+        state = dataclasses.replace(state, suspects=suspects)
+    if state.claim.settled or not state.echoed or state.suspects:
+        return state, outcomes
     claim = msgspec.structs.replace(state.claim, settled=True)
-    settled = dataclasses.replace(state, claim=claim, suspects={})
-    return settled, (PublishClaim(claim), Settled())
+    return dataclasses.replace(state, claim=claim), (
+        *outcomes,
+        PublishClaim(claim),
+        Settled(),
+    )
 
 
 def clash(mine: Connected, other: Connected) -> bool:
@@ -147,6 +185,6 @@ def explain(mine: Connected, other: Connected) -> str:
         )
     shared = sorted(set(mine.clients) & set(other.clients))
     return (
-        f"board {mine.board!r} claims clients {show_ids(shared)}, but board {other.board!r} "
+        f"board {mine.board!r} claims clients {brief_ids(shared)}, but board {other.board!r} "
         f"({other.host}) already simulates them: give this one other --clients"
     )

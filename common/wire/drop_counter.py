@@ -8,6 +8,10 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from common.errors import ClaimError, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +41,21 @@ class DropCounter:
                 reason[:500],
             )
         return first
+
+    @contextmanager
+    def guard(self, topic: str, size: int) -> Iterator[None]:
+        """Drop a message that we fail to handle: that is our error, but it ends no process.
+
+        Only a rival with our claim, and a disk that cannot be written, are passed on.
+        """
+        try:
+            yield
+        except (ClaimError, StoreError):
+            raise
+        except Exception as error:
+            name = type(error).__name__
+            if self.note(f"cannot be handled: {name}", topic, size, f"{name}: {error}"):
+                log.exception("a message on %s could not be handled", topic[:100])
 
     def add(self, kind: str, sender: str, count: int) -> None:
         """Count some without logging."""

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -161,6 +162,8 @@ class SnapshotStore:
     ) -> bytes:
         path = self.path(client_id, round_number)
         with disk_errors(path), path.open("rb") as file:
+            if place + size > os.fstat(file.fileno()).st_size:  # before memory is taken for it
+                raise StoreError(f"{path} is damaged: it ends too early")
             file.seek(place)
             data = file.read(size)
         if len(data) != size or (expected and blob_digest(data) != expected):

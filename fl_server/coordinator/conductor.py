@@ -8,12 +8,14 @@ aggregator close the round (beside its loop, if it has one) and hands the result
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
 from typing import TypeAlias
 
 from common.config import Experiment
+from common.errors import FedbedError
 from common.experiment.resolve import participants_of
 from common.wire.messages import Info
 from fl_server.coordinator.rate_limit import RateLimit
@@ -30,6 +32,7 @@ from fl_server.rounds.state import (
     Open,
     Policy,
     Publish,
+    Received,
     Report,
     Reported,
     SendWeights,
@@ -39,6 +42,8 @@ from fl_server.rounds.state import (
 from fl_server.run.aggregator import Aggregator, ClosedRound
 from fl_server.watch import facts
 from fl_server.watch.facts.making import is_kept, stamped
+
+log = logging.getLogger(__name__)
 
 ForOwner: TypeAlias = Announce | SendWeights | Publish | Close
 Record: TypeAlias = Callable[[Event], None]
@@ -66,6 +71,7 @@ class Conductor:
         self._record = record and record(policy, state)
         self._opened = clock()
         self._rate_limit = RateLimit()
+        self._undisplayed: set[type[facts.Fact]] = set()
 
     @property
     def round_seconds(self) -> float:
@@ -76,7 +82,13 @@ class Conductor:
         """Let the machine decide; returns what the owner has to do, in this order."""
         if self._record is not None:
             self._record(event)
-        self.state, actions = rounds.step(self.policy, self.state, event)
+        try:
+            self.state, actions = rounds.step(self.policy, self.state, event)
+        except Exception:
+            if not isinstance(event, Received):
+                raise
+            log.exception("dropped a message that could not be handled")  # it ends no run
+            return ()
         performed = [self._perform(action) for action in actions]
         return tuple(action for action in performed if action is not None)
 
@@ -93,7 +105,15 @@ class Conductor:
         fact = stamped(fact, time.time())
         if is_kept(fact):
             self.aggregator.records.events.append(fact)
-        self._observe(fact)
+        try:
+            self._observe(fact)
+        except FedbedError:
+            raise
+        except Exception:
+            # a display that fails does not end the run
+            if type(fact) not in self._undisplayed:
+                self._undisplayed.add(type(fact))
+                log.exception("a fact could not be displayed (logged once per kind)")
 
     def report_start(self) -> None:
         """Where the run stands before anything happens."""

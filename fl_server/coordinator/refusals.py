@@ -14,6 +14,7 @@ from fl_server.watch.facts.making import board_problem
 
 REPORT_SECONDS = 5.0
 REJECTED = "rejected update"
+MOST_PROBLEMS = 1000  # that are remembered: names of boards cost nothing
 
 
 class Refusals:
@@ -33,12 +34,14 @@ class Refusals:
         self._reported: dict[str, int] = {}
         self._reported_at = 0.0
 
-    def drop(self, topic: str, size: int, reason: str) -> None:
-        """A message that cannot be used."""
+    def drop(self, topic: str, size: int, reason: str) -> bool:
+        """A message that cannot be used; True if it is the first of its kind."""
         kind = f"{self._name(topic)}: {reason.split(':')[0]}"
-        if self._dropped.note(kind, topic, size, reason, sender=self._sender(topic)):
+        first = self._dropped.note(kind, topic, size, reason, sender=self._sender(topic))
+        if first:
             fact = facts.MessageDropped(topic=topic[:200], size=size, text=reason[:500])
             self._report(fact)
+        return first
 
     def note_unheard(self, counts: dict[str, int]) -> None:
         """Messages the link did not even hand over: topic -> how many until now."""
@@ -65,12 +68,15 @@ class Refusals:
         key = f"{board} {about}"
         if self._problems.get(key, "") == text:
             return
-        if text and not self._rate_limit.allows(board, time.monotonic()):
+        if not text:
+            del self._problems[key]
+            return
+        full = key not in self._problems and len(self._problems) >= MOST_PROBLEMS
+        if full or not self._rate_limit.allows(board, time.monotonic()):
             self._dropped.add("connected: too many problems", board, 1)
             return
         self._problems[key] = text
-        if text:
-            self._report(board_problem(board, text))
+        self._report(board_problem(board, text))
 
     def report(self, now: float) -> None:
         """Show boards with new refusals, now and then."""

@@ -230,8 +230,19 @@ def missed(policy: Policy, state: State, *, run: str, round_number: int, client:
     """Whether an update belongs to a round that was closed without it."""
     return (
         run == policy.run
+        and client in policy.participants
         and round_number <= state.done
         and state.accepted.get(client, 0) < round_number
+    )
+
+
+def wants_counts(state: State, *, round_number: int, client: int) -> bool:
+    """Whether a client's counts would be of use now."""
+    phase = state.phase
+    return (
+        isinstance(phase, Working)
+        and round_number == phase.round_number
+        and client in phase.untested
     )
 
 

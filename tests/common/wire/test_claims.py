@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.wire.claims import (
+    ANSWER_SECONDS,
+    MOST_SUSPECTS,
     PATIENCE_SECONDS,
     REPEAT_SECONDS,
     ClaimState,
@@ -88,23 +90,68 @@ def test_a_stored_rival_is_waited_for_and_overcome_when_it_never_answers() -> No
     state, outcomes = received(ClaimState(MINE), RIVAL, stored=True, now=100.0)
     assert outcomes == ()
     state, outcomes = received(state, MINE, stored=False, now=100.1)
-    assert outcomes == ()
+    assert outcomes == (PublishClaim(MINE),)
     state, outcomes = tick(state, 100.0 + PATIENCE_SECONDS - 0.01)
     assert (state.claim.settled, outcomes) == (False, ())
     state, outcomes = tick(state, 100.0 + PATIENCE_SECONDS)
     assert outcomes == (PublishClaim(SETTLED), Settled())
 
 
-def test_a_live_claim_of_an_older_rival_refuses_us() -> None:
+def test_an_older_rival_that_answers_refuses_us() -> None:
     older = claim("other", since=9.0)
-    _, outcomes = received(ClaimState(MINE), older, stored=False, now=0.0)
+    state, outcomes = received(ClaimState(MINE), older, stored=False, now=0.0)
+    assert outcomes == (), "it may have waited in our session while we were away"
+    state, _ = received(state, MINE, stored=False, now=0.1)
+    _, outcomes = received(state, older, stored=False, now=0.2)
     assert outcomes == (Refused(explain(MINE, older), clear=False),)
 
 
-def test_a_live_claim_of_a_settled_rival_refuses_us_though_it_is_younger() -> None:
+def test_a_settled_rival_that_answers_refuses_us_though_it_is_younger() -> None:
     settled = claim("other", since=20.0, settled=True, board="cellar", clients=(1, 2))
-    _, outcomes = received(ClaimState(MINE), settled, stored=False, now=0.0)
+    state, _ = received(ClaimState(MINE), settled, stored=True, now=0.0)
+    state, _ = received(state, MINE, stored=False, now=0.1)
+    _, outcomes = received(state, settled, stored=False, now=0.2)
     assert outcomes == (Refused(explain(MINE, settled), clear=True),)
+
+
+def test_a_rival_that_leaves_is_waited_for_no_longer() -> None:
+    """Claims and farewell of the rival were queued in our session while we were away."""
+    rival = claim("other", since=9.0, settled=True)
+    state, _ = received(ClaimState(MINE), rival, stored=False, now=0.0)
+    gone = msgspec.structs.replace(rival, connected=False)
+    state, outcomes = received(state, gone, stored=False, now=0.0)
+    assert (state.suspects, outcomes) == ({}, (PublishClaim(MINE),))
+    assert received(state, MINE, stored=False, now=0.1)[1] == (PublishClaim(SETTLED), Settled())
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_a_claim_that_nobody_defends_does_not_drive_us_out(times: int) -> None:
+    thief = claim("thief", since=0.0, settled=True)
+    state = ClaimState(SETTLED, echoed=True)
+    for _ in range(times):
+        state, outcomes = received(state, thief, stored=False, now=1.0)
+        assert outcomes == (PublishClaim(SETTLED),)
+    for _ in range(times):
+        state, outcomes = received(state, SETTLED, stored=False, now=1.1)
+        assert outcomes == ()
+    state, _ = tick(state, 1.0 + ANSWER_SECONDS)
+    state, _ = tick(state, 1.0 + ANSWER_SECONDS)
+    assert state.suspects == {}
+    _, outcomes = received(state, thief, stored=False, now=2.0 + ANSWER_SECONDS)
+    assert outcomes == (PublishClaim(SETTLED),), "it has to answer again"
+
+
+def test_invented_rivals_are_not_all_remembered() -> None:
+    state = ClaimState(SETTLED, echoed=True)
+    for at in range(10 * MOST_SUSPECTS):
+        state, _ = received(state, claim(f"i{at}", since=0.0), stored=False, now=1.0)
+    assert len(state.suspects) <= MOST_SUSPECTS
+
+
+def test_the_echo_of_an_earlier_connection_is_no_echo() -> None:
+    state, _ = connect(ClaimState(MINE), 2)
+    assert received(state, MINE, stored=False, now=0.0) == (state, ())
+    assert received(state, state.claim, stored=True, now=0.0) == (state, ())
 
 
 @pytest.mark.parametrize("mine", [MINE, SETTLED])
@@ -117,13 +164,16 @@ def test_a_live_claim_of_a_weaker_rival_makes_us_publish_the_claim_again(
 
 def test_of_two_settled_claims_the_older_one_wins() -> None:
     older = claim("other", since=9.0, settled=True)
-    _, outcomes = received(ClaimState(SETTLED), older, stored=False, now=0.0)
+    state, outcomes = received(ClaimState(SETTLED), older, stored=False, now=0.0)
+    assert outcomes == (PublishClaim(SETTLED),), "it has to answer"
+    state, _ = received(state, SETTLED, stored=False, now=0.1)
+    _, outcomes = received(state, older, stored=False, now=0.2)
     assert isinstance(outcomes[0], Refused)
 
 
 def test_a_settled_claim_answers_a_stored_rival() -> None:
     state = ClaimState(SETTLED, echoed=True)
-    assert received(state, RIVAL, stored=True, now=0.0) == (state, (PublishClaim(SETTLED),))
+    assert received(state, RIVAL, stored=True, now=0.0)[1] == (PublishClaim(SETTLED),)
 
 
 def test_our_own_will_makes_us_publish_the_claim_again() -> None:

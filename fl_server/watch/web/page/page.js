@@ -79,7 +79,7 @@ function draw() {
   if (changed("run")) drawExperiment();
   if (changed("line:")) drawLines();
   if (changed("note:")) drawLog();
-  if (changed("board:")) drawFleet();
+  if (changed("board:") || changed("now")) drawFleet();
   if (changed("lane:") || changed("marks") || changed("board:")) drawTimeline();
   stale.clear();
 }
@@ -166,7 +166,8 @@ function drawFleet() {
     if (stale.has(`board:${name}`)) fillCard(cards.get(name), sections.get(`board:${name}`));
   });
   const here = names.filter(name => sections.get(`board:${name}`).here).length, lost = names.length - here;
-  put($("fleet-count"), names.length ? `${here} here${lost ? ` · ${lost} lost` : ""}` : "");
+  const more = (sections.get("now") || {}).more_boards;
+  put($("fleet-count"), names.length ? `${here} here${lost ? ` · ${lost} lost` : ""}${more ? ` · and ${more} more` : ""}` : "");
   put($("t-boards"), names.length ? `${here} / ${names.length}` : "–");
   put($("t-boards-more"), lost ? `${lost} lost` : names.length ? "all here" : "none yet");
 }
