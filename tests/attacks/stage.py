@@ -47,16 +47,17 @@ class Thief(ScriptedBoard):
 
 
 class StolenStage(Stage):
-    """Clients 0 to 2 are honest, client 3 is the thief's."""
+    """Clients 0 to 2 are honest (unless `everybody` forges), client 3 is the thief's."""
 
-    def __init__(self, runs: Path, forge: Forge) -> None:
+    def __init__(self, runs: Path, forge: Forge, *, everybody: bool = False) -> None:
         super().__init__(runs)
-        self.boards = [
-            ScriptedBoard(self.broker, "a", (0, 1)),
-            ScriptedBoard(self.broker, "b", (2,)),
-        ]
         self.thief = Thief(self.broker, "t", (STOLEN,), forge)
-        self.boards.append(self.thief)
+        others = forge if everybody else honestly
+        self.boards = [
+            self.thief,
+            Thief(self.broker, "a", (0, 1), others),
+            Thief(self.broker, "b", (2,), others),
+        ]
         self.last: Coordinator  # the one that has ended the run
 
     def play_killed(self, *, after: int) -> str:

@@ -67,11 +67,13 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> str:
 def enormous_shape(message: Message) -> Iterable[Packet]:
     if not isinstance(message, Chunk):
         return honestly(message)
-    arrays, meta = update_in(message)
+    _, meta = update_in(message)
+    many = 10**4300 - 1
 
     def twist(entries: dict[str, dict[str, object]]) -> None:
-        next(iter(entries.values()))["shape"] = [10**4300 - 1]
+        entries["x"] |= {"shape": [many], "data_offsets": [0, many]}
 
+    arrays = {"x": np.zeros(1, np.uint8)}
     return with_blob(message, forged_blob(arrays, json_of(meta), twist=twist))
 
 
@@ -212,7 +214,7 @@ INFOS = {
 def test_no_number_of_a_board_keeps_a_run_from_ending_or_being_watched(
     tmp_path: Path, undisturbed: str, attack: str, after: int
 ) -> None:
-    stage = StolenStage(tmp_path, INFOS[attack])
+    stage = StolenStage(tmp_path, INFOS[attack], everybody=True)
     assert stage.play_killed(after=after) == undisturbed
     assert [line.round for line in stage.history()] == [0, 1, 2], "its presence is valid"
     summary = json.loads((stage.store.folder / "summary.json").read_text())
