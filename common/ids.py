@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from common.errors import UsageError
 
+MOST_RANGES = 20  # of ids, in a text for people
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -37,10 +38,29 @@ def parse_ids(text: str) -> tuple[int, ...]:
 
 def show_ids(ids: Sequence[int]) -> str:
     """Client ids as briefly as possible: "0-3, 7"."""
-    runs: list[list[int]] = []
+    return ", ".join(_show(first, last) for first, last in _ranges(ids)) or "none"
+
+
+def brief_ids(ids: Sequence[int], more: int = 0) -> str:
+    """The same for people: of many ranges only the first ones, "0-3, 7 and 12 more".
+
+    `more`: how many there are besides these.
+    """
+    found = _ranges(ids)
+    more += sum(last - first + 1 for first, last in found[MOST_RANGES:])
+    shown = ", ".join(_show(first, last) for first, last in found[:MOST_RANGES]) or "none"
+    return f"{shown} and {more:,} more" if more else shown
+
+
+def _ranges(ids: Sequence[int]) -> list[list[int]]:
+    ranges: list[list[int]] = []
     for client_id in sorted(ids):
-        if runs and client_id == runs[-1][1] + 1:
-            runs[-1][1] = client_id
+        if ranges and client_id == ranges[-1][1] + 1:
+            ranges[-1][1] = client_id
         else:
-            runs.append([client_id, client_id])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) or "none"
+            ranges.append([client_id, client_id])
+    return ranges
+
+
+def _show(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from common.data.shards import ShardSet
 from common.disk.lock import FolderLock
 from common.disk.recording import Recorder
 from common.experiment.resolve import participants_of
-from common.program.logs import HUMAN
+from common.program.logs import HUMAN, LineFormatter
 from common.program.malloc import keep_buffers
 from common.program.signals import stopped_by_signals
 from common.wire.paho_link import PahoLink
@@ -37,14 +36,12 @@ from fl_server.watch.displays import Lines, Screen, Style, make_display, show_su
 from fl_server.watch.facts.making import stamped
 from fl_server.watch.recovery import recoveries
 from fl_server.watch.screen import recovery_table
+from fl_server.watch.viewers import Viewers, without_failure
 from fl_server.watch.web import server as web
 
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
-
 log = logging.getLogger(__name__)
+
+_DISPLAY = "the display"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +73,10 @@ class _Work:
     """Where the facts of a run go."""
 
     display: Screen | Lines
-    event_file: EventFile | None
+    viewers: Viewers
 
     def observe(self, fact: facts.Fact) -> None:
-        self.display.observe(fact)
-        if self.event_file is not None:
-            self.event_file.observe(fact)
+        self.viewers.observe(fact)
 
 
 def run(
@@ -204,20 +199,39 @@ def _at_work(options: RunOptions, store: RunStore) -> Iterator[_Work]:
     """The run's folder locked, its log open, a display on."""
     keep_buffers()
     with FolderLock(store.folder, f"a coordinator of run {store.folder.name!r}"):
-        handler = logging.FileHandler(store.folder / "server.log")
-        handler.setFormatter(logging.Formatter(HUMAN))
+        handler = logging.FileHandler(
+            store.folder / "server.log", encoding="utf-8", errors="backslashreplace"
+        )
+        handler.setFormatter(LineFormatter(HUMAN))
         root = logging.getLogger()
         root.addHandler(handler)
         root.setLevel(min(root.level, logging.INFO))
-        event_file = EventFile(store.folder, time.time()) if options.tensorboard else None
-        make = options.display or (lambda title: make_display(title, options.style))
         try:
-            with make(store.folder.name) as display:
-                yield _Work(display, event_file)
+            with _viewers(options, store) as work:
+                yield work
         finally:
             root.removeHandler(handler)
             handler.close()
-            if event_file is not None:
+
+
+@contextmanager
+def _viewers(options: RunOptions, store: RunStore) -> Iterator[_Work]:
+    """A display, and an event file if one is wanted."""
+    event_file = EventFile(store.folder, time.time()) if options.tensorboard else None
+    make = options.display or (lambda title: make_display(title, options.style))
+    display = make(store.folder.name)
+    observers: dict[str, facts.Observer] = {_DISPLAY: display.observe}
+    if event_file is not None:
+        observers["TensorBoard's event file"] = event_file.observe
+    with without_failure(_DISPLAY):
+        display.__enter__()
+    try:
+        yield _Work(display, Viewers(observers))
+    finally:
+        with without_failure(_DISPLAY):
+            display.__exit__()
+        if event_file is not None:
+            with without_failure("TensorBoard's event file"):
                 event_file.close()
 
 
@@ -236,11 +250,18 @@ def _shown(
 
 
 def _conclude(options: RunOptions, work: _Work, *, finished: bool, how: str) -> bool:
-    display = work.display
     if not finished:
         log.info("interrupted")
-        if options.display is None:
-            display.write(f"stopped; nothing is lost. Go on with: {how}")
-    elif options.display is None and options.style in ("screen", "plain"):
-        show_summary(display.view)
+    if options.display is None and work.viewers.has(_DISPLAY):
+        with without_failure(_DISPLAY):
+            _show_end(options, work.display, finished=finished, how=how)
     return finished
+
+
+def _show_end(
+    options: RunOptions, display: Screen | Lines, *, finished: bool, how: str
+) -> None:
+    if not finished:
+        display.write(f"stopped; nothing is lost. Go on with: {how}")
+    elif options.style in ("screen", "plain"):
+        show_summary(display.view)

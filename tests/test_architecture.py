@@ -22,7 +22,7 @@ ONE_FILE_PER_PAPER = "common/algorithms"  # the one folder that may have more
 LAYERS: dict[str, tuple[set[str], ...]] = {
     "common": (
         {"errors", "__init__"},
-        {"ids", "rng", "arrays", "plugins"},
+        {"ids", "rng", "texts", "arrays", "plugins"},
         {"disk", "access", "program"},
         {"wire"},
         {"config"},

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -217,11 +218,14 @@ def test_the_example_algorithm_works_as_printed(
     (tmp_path / "my_algorithms.py").write_text(code[1])
     monkeypatch.syspath_prepend(str(tmp_path))
     algorithm = build("my_algorithms:cautious", {"step": 0.5})
-    old = {"base.w": np.zeros(2, np.float32)}
-    update = Update(0, {"base.w": np.full(2, 4, np.float32)}, {"base": 1.0})
-    new = algorithm.server_update(SERVER, old, [update])
+    old = {"base.w": np.zeros(2, np.float32), "base.batches": np.array(0)}
+    trained = {"base.w": np.full(2, 4, np.float32), "base.batches": np.array(3)}
+    server = replace(SERVER, buffers=frozenset({"base.batches"}))
+    new = algorithm.server_update(server, old, [Update(0, trained, {"base": 1.0})])
     assert new["base.w"].tolist() == [2.0, 2.0]
     assert new["base.w"].dtype == np.float32
+    assert new["base.batches"].tolist() == 3
+    assert new["base.batches"].dtype == np.int64
 
 
 def test_the_example_model_works_as_printed(

@@ -33,17 +33,27 @@ def connect(request: pytest.FixtureRequest) -> Connect:
         )
         in_memory_or_real.open(session)
         until(in_memory_or_real, Up)
+        publish(in_memory_or_real, "nowhere", b"")  # then the subscriptions are in force
         return in_memory_or_real
 
     return make
 
 
+_passed_over: dict[Link, list[Arrived]] = {}  # by the link that received them
+
+
 def until(link: Link, *kinds: type[object]) -> object:
+    """The next happening of these kinds; messages that come before it are kept for later."""
+    kept = _passed_over.setdefault(link, [])
+    if kept and Arrived in kinds:
+        return kept.pop(0)
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         happening = link.receive(0.2)
         if isinstance(happening, kinds):
             return happening
+        if isinstance(happening, Arrived):
+            kept.append(happening)
     pytest.fail(f"none of {kinds} within {PATIENCE} s")
 
 

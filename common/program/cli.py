@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -13,8 +14,10 @@ import click
 from common import VERSION
 from common.errors import FedbedError, UsageError
 from common.program.logs import FORMATS, make_formatter
+from common.texts import escaped
 
 INTERRUPTED = 130
+NEWLINE = "\n"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -23,17 +26,25 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
         """Run a command; show our own errors without a traceback."""
+        write_any_letter()
         try:
             return super().invoke(ctx)
         except UsageError as error:
-            click.echo(f"error: {error}", err=True)
+            click.echo(f"error: {escaped(str(error), keep=NEWLINE)}", err=True)
             ctx.exit(2)
         except FedbedError as error:
-            click.echo(f"error: {error}", err=True)
+            click.echo(f"error: {escaped(str(error), keep=NEWLINE)}", err=True)
             ctx.exit(1)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def write_any_letter() -> None:
+    """A letter that the encoding of the terminal or pipe does not have is written escaped."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def version_option() -> Callable[[F], F]:

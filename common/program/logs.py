@@ -1,17 +1,41 @@
-"""How a line of the log looks: for people, for machines (JSON), for journald."""
+"""How a line of the log looks: for people, for machines (JSON), for journald.
+
+A message may contain a text from outside: control characters in it are escaped, so that it
+neither controls a terminal nor looks like another line of the log.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Mapping
-from typing import TextIO
+from types import TracebackType
+from typing import TextIO, TypeAlias
 
-import msgspec
+from common.texts import escaped
 
 HUMAN = "%(asctime)s %(levelname).1s %(name)s: %(message)s"
 FORMATS = ("human", "json")
 _PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
+
+
+ErrorInfo: TypeAlias = (
+    tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+)
+
+
+class LineFormatter(logging.Formatter):
+    """One line per record; the lines of its traceback are indented."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as inherited
+        """The line."""
+        return escaped(super().formatMessage(record))
+
+    def formatException(self, ei: ErrorInfo) -> str:  # noqa: N802 - as inherited
+        """The traceback."""
+        lines = super().formatException(ei).split("\n")
+        return "\n".join(f"    {escaped(line)}" for line in lines)
 
 
 class JsonFormatter(logging.Formatter):
@@ -27,10 +51,10 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fact["error"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(fact).decode()
+        return json.dumps(fact)  # in ASCII: nothing in it controls a terminal
 
 
-class JournalFormatter(logging.Formatter):
+class JournalFormatter(LineFormatter):
     """journald has its own clock and reads the priority from the beginning of each line."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -61,4 +85,4 @@ def make_formatter(
         return JsonFormatter()
     if is_journal(stream, environment):
         return JournalFormatter("%(name)s: %(message)s")
-    return logging.Formatter(HUMAN, datefmt="%H:%M:%S")
+    return LineFormatter(HUMAN, datefmt="%H:%M:%S")

@@ -28,7 +28,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from common.ids import show_ids
+from common.ids import brief_ids
 from common.wire.messages import COORDINATOR, Connected
 
 PATIENCE_SECONDS = 4.0
@@ -185,6 +185,6 @@ def explain(mine: Connected, other: Connected) -> str:
         )
     shared = sorted(set(mine.clients) & set(other.clients))
     return (
-        f"board {mine.board!r} claims clients {show_ids(shared)}, but board {other.board!r} "
+        f"board {mine.board!r} claims clients {brief_ids(shared)}, but board {other.board!r} "
         f"({other.host}) already simulates them: give this one other --clients"
     )

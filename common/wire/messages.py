@@ -14,6 +14,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from common.texts import printable
+
 PROTOCOL = 1
 LARGEST_REAL = 1e30  # sums of as many as there may be stay finite
 COORDINATOR = "@coordinator"  # its presence is published like a board's, which has no @
@@ -24,14 +26,6 @@ Text = Annotated[str, Meta(max_length=2000)]
 Ids: TypeAlias = Annotated[tuple[Natural, ...], Meta(max_length=100_000)]
 Stage: TypeAlias = Literal["G", "L1", "L2"]
 Encoding: TypeAlias = Literal["float32", "float16", "int8"]
-
-
-def printable(text: str) -> str:
-    """A text in one line: no newline, escape sequence or other control character in it."""
-    return "".join(
-        c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}"
-        for c in text
-    )
 
 
 def bounded(value: float | None) -> float | None:

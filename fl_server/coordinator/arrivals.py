@@ -6,6 +6,7 @@ import logging
 
 from common import VERSION
 from common.errors import ClaimError, ProtocolError, StoreError, VersionError
+from common.texts import printable
 from common.wire.json_codec import decode
 from common.wire.link import Arrived
 from common.wire.messages import (
@@ -16,7 +17,6 @@ from common.wire.messages import (
     Info,
     Job,
     Message,
-    printable,
 )
 from common.wire.presence import Presence
 from common.wire.topics import TEST_METRICS, parse, unpack

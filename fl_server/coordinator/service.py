@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from common.errors import BrokerError, FedbedError
-from common.ids import show_ids
+from common.ids import brief_ids
 from common.wire.link import (
     Arrived,
     Down,
@@ -261,7 +261,7 @@ class Coordinator:
         self._reported_waiting = now
         absent = rounds.missing(self.conductor.policy, self.conductor.state)
         if absent:
-            text = f"waiting for boards with clients {show_ids(absent)}"
+            text = f"waiting for boards with clients {brief_ids(absent)}"
             self.conductor.report(facts.Waiting(text=text, missing=absent))
 
     # actions

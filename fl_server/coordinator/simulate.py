@@ -29,6 +29,7 @@ from fl_server.rounds.state import Close, Event, Received, Rejected, Stored, Wor
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
+from fl_server.watch.facts.making import presence
 
 BOARD = "simulation"
 
@@ -76,7 +77,9 @@ class Simulation:
                     clients=self._conductor.policy.participants,
                 )
             )
-            self._feed(Received(self._presence(), time.monotonic()))
+            here = self._presence()
+            self._conductor.report(presence(here, connected=True))
+            self._feed(Received(here, time.monotonic()))
             while isinstance(self._conductor.state.phase, Working):
                 self._do_round(clients, self._conductor.state.phase)
         finally:

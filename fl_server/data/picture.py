@@ -10,6 +10,7 @@ import numpy as np
 from common.data.rebalance import Counts
 from common.disk.atomic import disk_errors
 from common.errors import FedbedError, UsageError
+from common.texts import escaped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +37,8 @@ def write_picture(path: Path, title: str, counts: Counts, colours: tuple[str, ..
         axes.barh(clients, counts[:, label], 0.8, starts, color=colour, label=f"{label}")
         starts += counts[:, label]
     axes.set(xlabel="samples", ylabel="client", ylim=(-0.7, len(counts) - 0.3))
-    axes.set_title(title, loc="left")
+    plain = escaped(title, keep="\n").replace("$", r"\$")  # $ would begin a formula
+    axes.set_title(plain, loc="left")
     step = next((step for step in (1, 2, 5, 10, 20, 50) if len(counts) <= step * TICKS), 100)
     axes.set_yticks(clients[::step])
     axes.margins(x=0.01)

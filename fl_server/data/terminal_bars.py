@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from common.data.rebalance import Counts
+from common.texts import escaped
 
 # as matplotlib's "tab10", so that both pictures of a distribution look alike
 PALETTE = (
@@ -28,6 +29,7 @@ def print_bars(title: str, counts: Counts, notes: Sequence[str], footer: str) ->
     console = Console(highlight=False)
     coloured = console.color_system is not None
     bars = draw_bars(counts, notes, console.width, coloured=coloured)
+    title, footer = escaped(title, keep="\n"), escaped(footer, keep="\n")
     console.print(Text(title, style="bold"), bars, Text(footer), sep="\n")
 
 

@@ -13,6 +13,7 @@ from common.disk.atomic import disk_errors, write_atomic
 from common.errors import FedbedError
 from fl_server.data.distribution import distribution_of
 from fl_server.reports import compare, tables
+from fl_server.reports.escape import for_html
 from fl_server.reports.groups import Group, differences, settings_of
 from fl_server.reports.html_page import Headline, Section, figure, make_page
 from fl_server.reports.plots import Counts, check_matplotlib, plots_of, save
@@ -123,11 +124,19 @@ def _sections(
         sections.append(Section("classes", "Class distribution", drawn["classes"]))
     else:
         text = f"The class distribution is left out: {why_not}"
-        sections.append(Section("classes", "Class distribution", f'<p class="note">{text}</p>'))
+        sections.append(
+            Section("classes", "Class distribution", f'<p class="note">{for_html(text)}</p>')
+        )
     if "faults" not in found:
         text = "No board was lost, nothing was dropped, late or refused in these runs."
-        sections.append(Section("faults", "Faults survived", f'<p class="note">{text}</p>'))
+        sections.append(
+            Section("faults", "Faults survived", f'<p class="note">{for_html(text)}</p>')
+        )
     return [*sections, Section("settings", "Settings", to_html(_settings(groups)))]
+
+
+def _remark(text: str) -> str:
+    return f'<p class="note">{for_html(text)}</p>'
 
 
 def _settings(groups: Sequence[Group]) -> Table:

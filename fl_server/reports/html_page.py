@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from fl_server.reports.escape import for_html
 
 _STYLE = """
 :root { --paper: #ffffff; --ink: #2b3038; --soft: #69717d; --grid: #d8dce2; --band: #f5f6f8;
@@ -73,9 +74,9 @@ def make_page(
     title: str, lead: str, facts: Sequence[Headline], sections: Sequence[Section], foot: str
 ) -> str:
     """The whole page."""
-    links = "\n".join(f'<a href="#{s.key}">{html.escape(s.title)}</a>' for s in sections)
+    links = "\n".join(f'<a href="#{s.key}">{for_html(s.title)}</a>' for s in sections)
     parts = "\n".join(
-        f'<section id="{s.key}">\n<h2>{html.escape(s.title)}</h2>\n{s.content}\n</section>'
+        f'<section id="{s.key}">\n<h2>{for_html(s.title)}</h2>\n{s.content}\n</section>'
         for s in sections
     )
     return f"""<!DOCTYPE html>
@@ -83,14 +84,14 @@ def make_page(
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{html.escape(title)}</title>
+<title>{for_html(title)}</title>
 <style>{_STYLE}</style>
 </head>
 <body>
 <main>
 <header>
-<h1>{html.escape(title)}</h1>
-<p class="lead">{html.escape(lead)}</p>
+<h1>{for_html(title)}</h1>
+<p class="lead">{for_html(lead)}</p>
 <nav>
 {links}
 </nav>
@@ -99,7 +100,7 @@ def make_page(
 {"".join(_fact(fact) for fact in facts)}
 </dl>
 {parts}
-<footer>{html.escape(foot)}</footer>
+<footer>{for_html(foot)}</footer>
 </main>
 </body>
 </html>
@@ -107,13 +108,10 @@ def make_page(
 
 
 def _fact(fact: Headline) -> str:
-    detail = f"<small>{html.escape(fact.detail)}</small>" if fact.detail else ""
-    return (
-        f"<div><dt>{html.escape(fact.name)}</dt>"
-        f"<dd>{html.escape(fact.value)}{detail}</dd></div>\n"
-    )
+    detail = f"<small>{for_html(fact.detail)}</small>" if fact.detail else ""
+    return f"<div><dt>{for_html(fact.name)}</dt><dd>{for_html(fact.value)}{detail}</dd></div>\n"
 
 
 def figure(svg: str, caption: str) -> str:
     """A plot with its caption."""
-    return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
+    return f"<figure>{svg}<figcaption>{for_html(caption)}</figcaption></figure>"

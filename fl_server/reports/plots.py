@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.errors import UsageError
+from fl_server.reports.escape import for_html, for_plot
 from fl_server.reports.groups import Group
 from fl_server.reports.tables import times_of
 from fl_server.reports.timing import mean
@@ -102,7 +103,7 @@ def for_page(svg: str, title: str) -> str:
     svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg)
     svg = re.sub(r'(<svg[^>]*?)\swidth="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?)\sheight="[^"]*"', r"\1", svg, count=1)
-    svg = svg.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+    svg = svg.replace("<svg", f'<svg role="img" aria-label="{for_html(title)}"', 1)
     svg = re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, sans-serif", svg)
     return svg.replace(INK, "var(--ink)").replace(GRID, "var(--grid)").strip()
 
@@ -173,7 +174,15 @@ def _panel(
         middle = np.array([100 * found.mean for _, found in curve])
         spread = np.array([100 * (found.std or 0.0) for _, found in curve])
         mark = "o" if len(curve) == 1 else None
-        axes.plot(rounds, middle, shade, color=colour, lw=1.6, label=group.label, marker=mark)
+        axes.plot(
+            rounds,
+            middle,
+            shade,
+            color=colour,
+            lw=1.6,
+            label=for_plot(group.label),
+            marker=mark,
+        )
         if spread.any():
             low, high = middle - spread, np.minimum(middle + spread, 100)
             axes.fill_between(rounds, low, high, color=colour, alpha=0.15, lw=0)
@@ -202,7 +211,7 @@ def _traffic(groups: Sequence[Group]) -> Figure:
                 (sent[round_number], 100 * value)
                 for round_number, value in values(run.lines, GLOBAL)
             ]
-            label = group.label if nth == 0 else None
+            label = for_plot(group.label) if nth == 0 else None
             axes.plot(*zip(*points, strict=True), shade, color=colour, lw=1.3, label=label)
     _legend(figure, axes, groups)
     return figure
@@ -224,7 +233,7 @@ def _boards(groups: Sequence[Group]) -> Figure:
         width = np.array([mean(getattr(times, which)) or 0.0 for _, times in rows])
         axes.barh(range(len(rows)), width, left=start, color=colour, label=name, height=0.62)
         start += width
-    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.set_yticks(range(len(rows)), [for_plot(name) for name, _ in rows])
     axes.invert_yaxis()
     axes.set_xlabel("seconds")
     figure.legend(loc="outside lower center", ncols=3, fontsize=8)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import re
 from collections.abc import Callable
 
+from common.texts import printable
+from fl_server.reports.escape import for_csv, for_html, for_latex, for_markdown
 from fl_server.reports.groups import Spread
 from fl_server.reports.tables import Cell, Column, Table, Unit
 from fl_server.watch.words import BYTES, scaled
 
 NOTHING = "-"
-_LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}"}
 
 
 def show(cell: Cell, unit: Unit) -> str:
@@ -21,7 +21,7 @@ def show(cell: Cell, unit: Unit) -> str:
     if cell is None:
         return NOTHING
     if isinstance(cell, str):
-        return cell
+        return printable(cell)
     if not isinstance(cell, Spread):
         return _join(*_parts(cell, unit, cell))
     value, unit_name = _parts(cell.mean, unit, cell.mean)
@@ -72,11 +72,11 @@ def to_csv(table: Table) -> str:
         for at in range(len(table.columns))
     ]
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     heads: list[str] = []
     for column, split in zip(table.columns, spreads, strict=True):
         heads += [column.name, f"{column.name} std"] if split else [column.name]
-    writer.writerow([head.strip() for head in heads])
+    writer.writerow([for_csv(head.strip()) for head in heads])
     for row in table.rows:
         cells: list[object] = []
         for cell, split in zip(row, spreads, strict=True):
@@ -88,26 +88,24 @@ def to_csv(table: Table) -> str:
 def _raw(cell: Cell, *, split: bool) -> list[object]:
     if isinstance(cell, Spread):
         return [cell.mean, "" if cell.std is None else cell.std]
-    value: object = "" if cell is None else cell
+    value: object = "" if cell is None else for_csv(cell) if isinstance(cell, str) else cell
     return [value, ""] if split else [value]
 
 
 def to_markdown(table: Table) -> str:
     """A table as GitHub draws it."""
-    names = [column.name.strip() for column in table.columns]
+    names = [for_markdown(column.name.strip()) for column in table.columns]
     rules = ["---" if column.unit == "text" else "---:" for column in table.columns]
-    lines = [names, rules, *texts(table)]
-    body = "\n".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
-    )
-    return f"**{table.title}**\n\n{body}\n\n{table.note}\n"
+    lines = [names, rules, *([for_markdown(cell) for cell in row] for row in texts(table))]
+    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"**{for_markdown(table.title)}**\n\n{body}\n\n{for_markdown(table.note)}\n"
 
 
 def to_latex(table: Table) -> str:
     """A table for a paper, with the rules of booktabs."""
     kinds = "".join("l" if column.unit == "text" else "r" for column in table.columns)
     lines = [
-        f"% {table.title}. {table.note}",
+        printable(f"% {table.title}. {table.note}"),
         rf"\begin{{tabular}}{{{kinds}}}",
         r"\toprule",
         _latex_row([column.name.strip() for column in table.columns]),
@@ -126,8 +124,7 @@ def _latex_row(cells: list[str]) -> str:
 def _latex(text: str) -> str:
     if re.fullmatch(r"[+-][\d.]+( ± [\d.]+)?", text):  # a sign is a minus, not a hyphen
         return "$" + text.replace("±", r"\pm") + "$"
-    escaped = "".join(_LATEX.get(letter, letter) for letter in text)
-    return escaped.replace("±", r"$\pm$")
+    return for_latex(text)
 
 
 def to_html(table: Table) -> str:
@@ -135,20 +132,20 @@ def to_html(table: Table) -> str:
     best = {
         at: _best(table, at) for at, column in enumerate(table.columns) if _is_ranked(column)
     }
-    head = "".join(f"<th{_class(c)}>{html.escape(c.name.strip())}</th>" for c in table.columns)
+    head = "".join(f"<th{_class(c)}>{for_html(c.name.strip())}</th>" for c in table.columns)
     lines = []
     for row, shown in zip(table.rows, texts(table), strict=True):
         cells = ""
         for at, text in enumerate(shown):
             strong = best.get(at) is not None and _value(row[at]) == best[at]
-            escaped = html.escape(text)
+            escaped = for_html(text)
             inner = f"<strong>{escaped}</strong>" if strong else escaped
             cells += f"<td{_class(table.columns[at])}>{inner}</td>"
         lines.append(f"<tr>{cells}</tr>")
     body = "\n".join(lines)
     return (
         f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>'
-        f'</table></div>\n<p class="note">{html.escape(table.note)}</p>'
+        f'</table></div>\n<p class="note">{for_html(table.note)}</p>'
     )
 
 

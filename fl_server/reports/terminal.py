@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table as Drawn
 from rich.text import Text
 
+from common.texts import printable
 from fl_server.reports.groups import group_runs
 from fl_server.reports.render import texts
 from fl_server.reports.run_data import RunData
@@ -27,24 +28,25 @@ def print_table(table: Table) -> None:
     )
     for column in table.columns:
         if column.unit == "text":
-            drawn.add_column(column.name.strip(), overflow="fold")
+            drawn.add_column(Text(printable(column.name.strip())), overflow="fold")
         else:
-            drawn.add_column(_broken(column.name), justify="right", no_wrap=True)
+            drawn.add_column(Text(_broken(column.name)), justify="right", no_wrap=True)
     for row in texts(table):
         drawn.add_row(*map(Text, row))
     wide = Console(width=WIDEST)
     needed = wide.measure(drawn).maximum
     width = max(Console().width, min(needed, WIDEST))
     console = Console(highlight=False, markup=False, width=width)
-    console.print(Text(table.title, style="bold"))
+    console.print(Text(printable(table.title), style="bold"))
     console.print(drawn)
     if table.note:
-        console.print(Padding(Text(table.note, style="dim"), (0, 0, 1, 1)), width=80)
+        console.print(Padding(Text(printable(table.note), style="dim"), (0, 0, 1, 1)), width=80)
 
 
 def _broken(name: str) -> str:
     """A long head on two lines: the numbers decide how wide a column is."""
-    return name.strip() if len(name) < 8 else name.strip().replace(" ", "\n", 1)
+    name = printable(name.strip())
+    return name if len(name) < 8 else name.replace(" ", "\n", 1)
 
 
 def print_results(runs: Sequence[RunData]) -> None:

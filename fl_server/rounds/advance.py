@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from common.ids import show_ids
+from common.ids import brief_ids
 from common.wire.messages import CurrentRound, Selected, TrainEnd
 from fl_server.rounds.boards import may_not_know
 from fl_server.rounds.selection import choose, draw, enough, is_overdue, not_given_up
@@ -94,7 +94,9 @@ def _try_to_close(
         chances=policy.chances,
     )
     selected = tuple(sorted({*phase.selected, *called}))
-    text = f"round {phase.round_number} lacks updates: clients {show_ids(called)} train instead"
+    text = (
+        f"round {phase.round_number} lacks updates: clients {brief_ids(called)} train instead"
+    )
     more = replace(state, phase=replace(phase, selected=selected, opened=now))
     published, actions = publish_everything(policy, more, now)
     opened = Open(phase.round_number, selected, phase.testers)
@@ -108,9 +110,8 @@ def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[A
     if dropped:
         notes = (Report(clients_dropped(phase.round_number, dropped)),)
     if phase.untested:
-        text = (
-            f"round {phase.round_number} has no counts of clients {show_ids([*phase.untested])}"
-        )
+        clients = brief_ids([*phase.untested])
+        text = f"round {phase.round_number} has no counts of clients {clients}"
         notes += (Report(facts.Uncounted(text)),)
     close = Close(
         phase.round_number, used, dropped, training=phase.round_number <= policy.rounds
@@ -127,7 +128,7 @@ def _note_waiting(
     if not phase.pending.isdisjoint(state.registered(connected=True)):
         return state, phase, ()
     phase = replace(phase, waited=phase.pending)
-    clients = show_ids([*phase.pending])
+    clients = brief_ids([*phase.pending])
     text = f"round {phase.round_number} waits for clients {clients}, whose boards are lost"
     note = Report(facts.Waiting(text))
     return replace(state, phase=phase), phase, (note,)

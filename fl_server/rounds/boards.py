@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from common.ids import show_ids
+from common.ids import brief_ids
 from common.wire.messages import COORDINATOR, Connected
 from fl_server.rounds.state import REPEAT_SECONDS, Action, Board, Policy, Report, State, Working
 from fl_server.watch import facts
@@ -63,17 +63,19 @@ def _notes_on_arrival(
     notes: tuple[Report, ...] = ()
     name = message.board
     if known is None:
-        notes = (Report(facts.BoardConnected(f"board {name}: clients {show_ids(mine)}", name)),)
+        notes = (
+            Report(facts.BoardConnected(f"board {name}: clients {brief_ids(mine)}", name)),
+        )
     elif known.lost_at is not None:
         notes = (Report(board_back(name)),)
     changed = known is None or known.clients != mine
     if taken and changed:
-        text = f"board {name} offers clients {show_ids(tuple(taken))}, which other boards have"
+        text = f"board {name} offers clients {brief_ids(tuple(taken))}, which other boards have"
         notes += (Report(facts.Foreign(f"{text}: not used", name)),)
     foreign = set(message.clients) - set(mine) - taken
     if foreign and changed:
         text = (
-            f"board {name} offers clients {show_ids(tuple(foreign))}, "
+            f"board {name} offers clients {brief_ids(tuple(foreign))}, "
             "which are not in this experiment: not used"
         )
         notes += (Report(facts.Foreign(text, name)),)

@@ -5,6 +5,7 @@ The package `tensorboard` (an extra) writes them; without it, options that need 
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from common.disk.atomic import disk_errors
@@ -16,6 +17,7 @@ from fl_server.watch.facts.lines import TrainingLine, number_in, parse_lines
 
 FOLDER = "tensorboard"
 _NAME = "events.out.tfevents.{time:010d}.fedbed"
+_LARGEST = 3.4028234663852886e38  # in single precision
 _TRAINING = ("train_loss", "updates", "seconds", "train_seconds", "bytes_up", "bytes_down")
 
 
@@ -67,7 +69,7 @@ class EventFile:
         if not found:
             return
         values = [
-            self._summary.Value(tag=tag_of(name), simple_value=value)
+            self._summary.Value(tag=tag_of(name), simple_value=_single(value))
             for name, value in found.items()
         ]
         event = self._event(
@@ -81,6 +83,11 @@ class EventFile:
     def close(self) -> None:
         """Close the file."""
         self._records.close()
+
+
+def _single(value: float) -> float:
+    """A number that single precision has, which is what event files hold."""
+    return value if math.isnan(value) else max(-_LARGEST, min(_LARGEST, float(value)))
 
 
 def tag_of(name: str) -> str:

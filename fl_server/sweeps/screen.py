@@ -59,7 +59,8 @@ class _SweepScreen(Screen):
         super().__init__(title)
         self._pace = pace
 
-    def __rich__(self) -> RenderableType:
+    def drawn(self) -> RenderableType:
+        """The bar of the sweep, and the run."""
         return Group(_bar(self._pace(), self), draw(self.view, time.time()))
 
 
@@ -74,6 +75,6 @@ def _bar(pace: Pace, screen: Screen) -> RenderableType:
     grid.add_row(
         Text(f"sweep: run {min(pace.done + 1, len(pace.rounds))}/{len(pace.rounds)}", "bold"),
         ProgressBar(total=1.0, completed=pace.share(view.done)),
-        f"left ~{duration(left) if left is not None else '?'}{failed}",
+        Text(f"left ~{duration(left) if left is not None else '?'}{failed}"),
     )
     return grid

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from common.texts import shortened
 from common.wire.messages import Telemetry
 from fl_server.watch import facts
+from fl_server.watch.facts.making import PROBLEM_LETTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +15,7 @@ class BoardView:
     """One board as it is seen."""
 
     clients: tuple[int, ...] = ()
+    more_clients: int = 0  # that are not kept
     here: bool = True
     doing: str = "waiting"
     client: int | None = None
@@ -23,12 +26,15 @@ class BoardView:
     host: str = ""
     telemetry: Telemetry | None = None
 
+    def simulates(self, client_id: int) -> bool:
+        """Whether this is one of its clients, as far as these are known."""
+        return self.more_clients > 0 or client_id in self.clients
+
     def after_presence(self, fact: facts.Presence) -> BoardView:
-        """The board once its presence is known."""
+        """The board once its presence is known, apart from its clients."""
         doing = self.doing if self.here else "waiting"
         return replace(
             self,
-            clients=fact.clients,
             here=fact.connected,
             seen=fact.time,
             doing=doing if fact.connected else "lost",
@@ -48,7 +54,7 @@ class BoardView:
             epochs=info.epochs,
             seen=fact.time,
             here=True,
-            problem=info.problem,
+            problem=shortened(info.problem, PROBLEM_LETTERS),
             telemetry=info.telemetry or self.telemetry,
         )
 

@@ -8,24 +8,39 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.text import Text
 
+from common.texts import printable
 from fl_server.run.summary import Summary
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
 from fl_server.watch.facts.making import encode, stamped
+from fl_server.watch.notes import Loud, sentence
 from fl_server.watch.screen import draw, results_table
-from fl_server.watch.view import Loud, View, sentence
+from fl_server.watch.view import View
 from fl_server.watch.words import decimal, duration, percent, size
 
 Style: TypeAlias = Literal["screen", "plain", "quiet", "json"]
+_SHOWN_REFUSED = 20
 LineOf: TypeAlias = Callable[[View, Fact], str]  # "" for a fact that is not worth a line
+
+
+class Output(Console):
+    """A terminal or pipe; if its reader goes away, that ends a display and not the run."""
+
+    def on_broken_pipe(self) -> None:
+        """What is written from now on is lost; rich would end the program."""
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+        raise BrokenPipeError("its reader has gone")
 
 
 class SharedView:
@@ -53,7 +68,7 @@ class Screen:
 
     def __init__(self, title: str) -> None:
         self._shared = SharedView(title)
-        self._live = Live(self, refresh_per_second=4, transient=False)
+        self._live = Live(self, console=Output(), refresh_per_second=4, transient=False)
 
     @property
     def view(self) -> View:
@@ -61,6 +76,13 @@ class Screen:
         return self._shared.view
 
     def __rich__(self) -> RenderableType:
+        try:
+            return self.drawn()
+        except Exception as error:  # noqa: BLE001 - the run must go on
+            return Text(printable(f"cannot be drawn: {type(error).__name__}: {error}"))
+
+    def drawn(self) -> RenderableType:
+        """What is on the screen."""
         return draw(self.view, time.time())
 
     def observe(self, fact: Fact) -> None:
@@ -69,7 +91,7 @@ class Screen:
 
     def write(self, text: str) -> None:
         """One line below everything."""
-        Console(highlight=False, soft_wrap=True, markup=False).print(text)
+        Output(highlight=False, soft_wrap=True, markup=False).print(Text(printable(text)))
 
     def __enter__(self) -> Screen:
         self._live.start()
@@ -85,7 +107,7 @@ class Lines:
     def __init__(self, title: str, line_of: LineOf | None = None) -> None:
         self._shared = SharedView(title)
         self._line_of = line_of or plain_line
-        self._console = Console(file=sys.stdout, highlight=False, soft_wrap=True, markup=False)
+        self._console = Output(file=sys.stdout, highlight=False, soft_wrap=True, markup=False)
 
     @property
     def view(self) -> View:
@@ -106,7 +128,7 @@ class Lines:
 
     def _print(self, line: str) -> None:
         if line:
-            self._console.out(line, highlight=False)
+            self._console.out(printable(line), highlight=False)
 
     def __enter__(self) -> Lines:
         return self
@@ -174,21 +196,28 @@ def describe(view: View, fact: Fact) -> str:
 
 def show_summary(view: View) -> None:
     """Print the table and where everything is."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Output(highlight=False, soft_wrap=True)
     console.print(results_table(view))
-    for line in _summary_lines(Path(view.folder)):
-        console.print(line)
+    lines = _summary_lines(Path(view.folder))
     if view.refused:
-        counts = ", ".join(f"{board} {n:,}" for board, n in sorted(view.refused.items()))
-        console.print(f"messages dropped or rejected, per board: {counts}")
-    console.print(f"results: {view.folder}/ (metrics.jsonl, events.jsonl, model.safetensors)")
+        lines.append(f"messages dropped or rejected, per board: {_counts(view.refused)}")
+    lines.append(f"results: {view.folder}/ (metrics.jsonl, events.jsonl, model.safetensors)")
+    for line in lines:
+        console.print(Text(printable(line)))
+
+
+def _counts(refused: Mapping[str, int]) -> str:
+    """The boards with most messages that were refused, in the order of their names."""
+    most = sorted(refused, key=lambda board: -refused[board])[:_SHOWN_REFUSED]
+    more = f" and {len(refused) - len(most):,} more boards" if len(refused) > len(most) else ""
+    return ", ".join(f"{board} {refused[board]:,}" for board in sorted(most)) + more
 
 
 def show_status(view: View) -> None:
     """Print how things are, once."""
     console = Console(highlight=False)
     if not view.run:
-        console.print("no experiment was ever started here", markup=False)
+        console.print(Text("no experiment was ever started here"))
     console.print(draw(view, time.time()))
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from common.errors import ProtocolError
+from common.wire.json_codec import INVALID
 from common.wire.messages import (
     COORDINATOR,
     ClientMetrics,
@@ -22,6 +23,7 @@ from common.wire.messages import (
     CurrentRound,
     Info,
     Message,
+    Natural,
     RoundLine,
     Selected,
     TrainDetail,
@@ -30,13 +32,24 @@ from common.wire.messages import (
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact, making
 from fl_server.watch.facts.making import SILENCE_SECONDS
+from fl_server.watch.known_boards import Board, KnownBoards
+from fl_server.watch.limits import MOST_ROUNDS, MOST_RUNS
+
+OfRun = TypeVar("OfRun", CurrentRound, Selected, TrainEnd)
 
 
-@dataclass(slots=True)
-class _Board:
-    presence: Connected
-    seen: float
-    here: bool
+class _Rounds(msgspec.Struct):
+    rounds: Natural
+
+
+class _Experiment(msgspec.Struct):
+    """The one setting that is needed here; the others are only shown."""
+
+    experiment: _Rounds
+
+
+_EXPERIMENT = msgspec.json.Decoder(_Experiment)
+_SECTIONS = msgspec.json.Decoder(dict[str, dict[str, Any]])
 
 
 @dataclass(slots=True)
@@ -45,6 +58,7 @@ class _Round:
 
     round_number: int = 0
     selected: Selected | None = None
+    testers: frozenset[int] = frozenset()
     safe: set[int] = field(default_factory=set)
     measured: set[int] = field(default_factory=set)
 
@@ -58,7 +72,7 @@ class Listener:
     _current: dict[str, CurrentRound] = field(default_factory=dict)
     _selected: dict[str, Selected] = field(default_factory=dict)
     _ended: dict[str, TrainEnd] = field(default_factory=dict)
-    _boards: dict[str, _Board] = field(default_factory=dict)
+    _boards: KnownBoards = field(default_factory=KnownBoards)
     _reported: _Round = field(default_factory=_Round)
     _lines: dict[int, RoundLine] = field(default_factory=dict)
     _reported_end: bool = False
@@ -71,16 +85,14 @@ class Listener:
     def tick(self, now: float) -> list[Fact]:
         """Boards that have sent nothing for too long are lost."""
         silent = [
-            board
-            for board in self._boards.values()
-            if board.here and now - board.seen > SILENCE_SECONDS
+            board for board in self._boards if board.here and now - board.seen > SILENCE_SECONDS
         ]
         found = [fact for board in silent for fact in self._lose(board, silent=True)]
         return [replace(fact, time=now) for fact in found]
 
     def reconnected(self, now: float) -> None:
         """We were away ourselves: nothing that boards did meanwhile could arrive."""
-        for board in self._boards.values():
+        for board in self._boards:
             board.seen = now
 
     def _note(self, message: Message, now: float, *, stored: bool) -> Iterator[Fact]:
@@ -101,16 +113,22 @@ class Listener:
                 pass
 
     def _keep(self, message: CurrentRound | Selected | TrainEnd) -> None:
-        """Keep the newest message of each kind, for every run."""
+        """Keep the newest message of each kind, for some runs."""
         match message:
             case CurrentRound(run=run):
                 if _place(self._current.get(run, message)) <= _place(message):
-                    self._current[run] = message
+                    self._keep_of_run(self._current, message)
             case Selected(run=run):
                 if self._selected.get(run, message).round <= message.round:
-                    self._selected[run] = message
-            case TrainEnd(run=run):
-                self._ended[run] = message
+                    self._keep_of_run(self._selected, message)
+            case TrainEnd():
+                self._keep_of_run(self._ended, message)
+
+    def _keep_of_run(self, kept: dict[str, OfRun], message: OfRun) -> None:
+        kept[message.run] = message
+        others = [run for run in kept if run not in (message.run, self._run)]
+        for run in others[: max(0, len(kept) - MOST_RUNS)]:
+            del kept[run]
 
     @property
     def _run(self) -> str:
@@ -125,9 +143,11 @@ class Listener:
         before = known.presence if known is not None else None
         if before is not None and _is_older(message, before):
             return
-        board = known or _Board(message, now, here=False)
-        was_here, board.presence, board.seen = board.here, message, now
-        self._boards[message.board] = board
+        was_here = known is not None and known.here
+        board = self._boards.store(message, now)
+        if board is None:  # one too many: it is only counted
+            yield making.presence(message, connected=message.connected)
+            return
         if not message.connected:
             if known is None:
                 yield making.presence(message, connected=False)
@@ -138,10 +158,11 @@ class Listener:
         yield making.presence(message, connected=True)
         if known is not None and not was_here and not stored:
             yield making.board_back(message.board)
-        if message.problem and (before is None or before.problem != message.problem):
-            yield making.board_problem(message.board, message.problem)
+        problem = board.presence.problem
+        if problem and (before is None or before.problem != problem):
+            yield making.board_problem(message.board, problem)
 
-    def _lose(self, board: _Board, *, silent: bool = False) -> Iterator[Fact]:
+    def _lose(self, board: Board, *, silent: bool = False) -> Iterator[Fact]:
         board.here = False
         presence = board.presence
         yield making.presence(presence, connected=False)
@@ -149,12 +170,13 @@ class Listener:
 
     def _note_info(self, info: Info, now: float) -> Iterator[Fact]:
         board = self._boards.get(info.board)
-        if board is not None:
-            board.seen = now
-            if not board.here:
-                board.here = True
-                yield making.presence(board.presence, connected=True)
-                yield making.board_back(info.board)
+        if board is None or not board.simulates(info.client):
+            return  # the name in it is the sender's choice; a presence is under its own
+        board.seen = now
+        if not board.here:
+            board.here = True
+            yield making.presence(board.presence, connected=True)
+            yield making.board_back(info.board)
         yield facts.Info(info)
         if info.state == "failed":
             yield making.client_failed(info)
@@ -179,9 +201,9 @@ class Listener:
         if self._detail is not None and self._detail.run == message.run:
             return
         try:
-            experiment = msgspec.json.decode(message.experiment, type=dict[str, Any])
-            rounds = int(experiment["experiment"]["rounds"])
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+            experiment = _SECTIONS.decode(message.experiment)
+            rounds = _EXPERIMENT.decode(message.experiment).experiment.rounds
+        except INVALID as error:
             raise ProtocolError(f"an experiment that cannot be read: {error}") from error
         self._detail = message
         self._reported, self._lines, self._reported_end = _Round(), {}, False
@@ -216,7 +238,7 @@ class Listener:
                       or current.accepted[c] < before.round_number]  # fmt: skip
             if absent:
                 yield making.clients_dropped(before.round_number, absent)
-        self._reported = _Round(current.round, selected)
+        self._reported = _Round(current.round, selected, frozenset(selected.testers))
         if before.round_number == current.round:  # the same round, for more clients
             self._reported.safe, self._reported.measured = before.safe, before.measured
         yield facts.RoundOpened(current.round, selected.clients, selected.testers)
@@ -235,7 +257,8 @@ class Listener:
         if round_number != self._reported.round_number:
             return
         for client_id in clients:
-            if client_id not in self._reported.measured:
+            known = client_id in self._reported.measured
+            if not known and client_id in self._reported.testers:
                 self._reported.measured.add(client_id)
                 yield facts.Tested(client_id, round_number)
 
@@ -243,6 +266,8 @@ class Listener:
         if self._lines.get(line.round) == line:
             return
         self._lines[line.round] = line
+        if len(self._lines) > MOST_ROUNDS:
+            del self._lines[min(self._lines)]
         known = {k: v for k, v in msgspec.structs.asdict(line).items() if v is not None}
         known["train_loss"] = line.train_loss
         if {"seconds", "bytes_up", "bytes_down", "updates"} <= known.keys():

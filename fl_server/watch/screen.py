@@ -1,4 +1,7 @@
-"""A view drawn for a terminal."""
+"""A view drawn for a terminal.
+
+Texts from outside become `Text`: nothing in them is markup or controls the terminal.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from common.ids import show_ids
+from common.ids import brief_ids
+from common.texts import printable
 from fl_server.watch import facts
 from fl_server.watch.board_view import BoardView
 from fl_server.watch.facts.lines import number_in
@@ -30,6 +34,7 @@ COLOURS = {
 }
 _SHOWN_BOARDS = 16
 _SHOWN_NOTES = 6
+_EPOCH_CELLS = 20
 
 
 def draw(view: View, now: float) -> RenderableType:
@@ -38,7 +43,8 @@ def draw(view: View, now: float) -> RenderableType:
     for note in view.notes[-_SHOWN_NOTES:]:
         style = "yellow" if note.loud else "dim"
         parts.append(Text(f"  {_clock(note.time)}  {note.text}", style=style))
-    return Panel(Group(*parts), title=f"[bold]{view.title}", title_align="left")
+    title = Text(printable(view.title), style="bold")
+    return Panel(Group(*parts), title=title, title_align="left")
 
 
 def _progress(view: View, now: float) -> RenderableType:
@@ -56,7 +62,9 @@ def _progress(view: View, now: float) -> RenderableType:
     left = duration(view.seconds_left) if view.seconds_left is not None else "?"
     clock = f"{duration(now - view.started)} · left ~{left}" if view.started else ""
     grid.add_row(
-        Text(at, style="bold"), ProgressBar(total=1.0, completed=view.share_done), clock
+        Text(printable(at), style="bold"),
+        ProgressBar(total=1.0, completed=view.share_done),
+        Text(clock),
     )
     return grid
 
@@ -75,10 +83,12 @@ def _boards(view: View, now: float) -> RenderableType:
         sent = f"{len(mine & view.safe)}/{len(mine)}" if mine else "-"
         state = Text(board.doing, style=COLOURS.get(board.doing, ""))
         seen = f"{max(0.0, now - board.seen):.0f} s" if board.seen else "-"
-        clients, hardware = show_ids(board.clients), _hardware(board)
-        table.add_row(name, state, clients, _doing(board), hardware, sent, seen)
-    if len(names) > _SHOWN_BOARDS:
-        table.add_row(f"+{len(names) - _SHOWN_BOARDS} more")
+        clients = Text(brief_ids(board.clients, board.more_clients))
+        row = (Text(printable(name)), state, clients, _doing(board), _hardware(board))
+        table.add_row(*row, Text(sent), Text(seen))
+    more = max(0, len(names) - _SHOWN_BOARDS) + len(view.unlisted)
+    if more:
+        table.add_row(Text(f"+{more:,} more"))
     if not names:
         table.add_row(Text("no board yet", style="yellow"))
     return table
@@ -99,10 +109,13 @@ def _hardware(board: BoardView) -> Text:
 
 def _doing(board: BoardView) -> Text:
     if board.problem:
-        return Text(board.problem, style="red", overflow="ellipsis", no_wrap=True)
+        problem = printable(board.problem)
+        return Text(problem, style="red", overflow="ellipsis", no_wrap=True)
     if board.doing == "training":
-        done = "█" * board.epoch + "░" * max(0, board.epochs - board.epoch)
-        epochs = f" epoch {board.epoch}/{board.epochs} {done[:20]}" if board.epochs else ""
+        cells = min(board.epochs, _EPOCH_CELLS)
+        full = cells * min(board.epoch, board.epochs) // max(1, board.epochs)
+        done = "█" * full + "░" * (cells - full)
+        epochs = f" epoch {board.epoch}/{board.epochs} {done}" if board.epochs else ""
         return Text(f"client {board.client}{epochs}")
     if board.doing == "testing":
         return Text(f"client {board.client}")
@@ -133,7 +146,7 @@ def _traffic(view: View) -> RenderableType:
 
 def results_table(view: View) -> RenderableType:
     """The table at the end."""
-    table = Table(title=f"{view.title}: results", title_justify="left")
+    table = Table(title=Text(f"{printable(view.title)}: results"), title_justify="left")
     for name in ("round", "global", "personal (before)", "personal (after)", "loss", "s", "up"):
         table.add_column(name, justify="right")
     for line in _thinned(view.lines):
@@ -157,7 +170,8 @@ def recovery_table(rows: Sequence[Recovery]) -> RenderableType:
         table.add_column(name, justify="left" if name in ("fault", "of") else "right")
     for row in rows:
         times = (f"{row.median:.1f} s", f"{row.worst:.1f} s")
-        table.add_row(row.kind, row.target, str(row.count), *times)
+        words = (row.kind, row.target, str(row.count), *times)
+        table.add_row(*(Text(printable(word)) for word in words))
     return table
 
 

@@ -10,7 +10,7 @@ from common.wire.messages import Info
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
 
-SPANS = 80  # per board
+SPANS = 40  # per board
 MARKS = 40  # rounds
 
 Kind = Literal["train", "test"]
@@ -39,15 +39,17 @@ class Timeline:
     lanes: Lanes = field(default_factory=dict)
     marks: tuple[tuple[int, float], ...] = ()
 
-    def after(self, fact: Fact) -> Timeline:
-        """The timeline once this fact is known."""
+    def after(self, fact: Fact, owner: str | None = None) -> Timeline:
+        """The timeline once this fact is known; `owner`: the board of the tested client."""
         match fact:
             case facts.Info():
                 return self._worked(fact.info, fact.time)
-            case facts.Tested(client=client_id):
-                return self._ended(lambda span: _is_test(span, client_id), fact.time)
-            case facts.Presence(connected=False, board=board):
-                lost = _closed(self.lanes.get(board, ()), lambda _: True, fact.time, cut=True)
+            case facts.Tested(client=client_id) if owner is not None and owner in self.lanes:
+                lane = self.lanes[owner]
+                ended = _closed(lane, lambda span: _is_test(span, client_id), fact.time)
+                return replace(self, lanes={**self.lanes, owner: ended})
+            case facts.Presence(connected=False, board=board) if board in self.lanes:
+                lost = _closed(self.lanes[board], lambda _: True, fact.time, cut=True)
                 return replace(self, lanes={**self.lanes, board: lost})
             case facts.RoundOpened():
                 return self._opened(fact.round, fact.time)
@@ -55,6 +57,10 @@ class Timeline:
                 return self._ended(lambda _: True, fact.time)
             case _:
                 return self
+
+    def without(self, board: str) -> Timeline:
+        """The timeline of all other boards."""
+        return replace(self, lanes={b: lane for b, lane in self.lanes.items() if b != board})
 
     def _opened(self, round_number: int, now: float) -> Timeline:
         timeline = self._ended(lambda span: span.round != round_number, now)

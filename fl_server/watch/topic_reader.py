@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from fl_server.watch import facts
 from fl_server.watch.facts import Fact, Observer
 from fl_server.watch.facts.making import stamped
 from fl_server.watch.listener import Listener
+
+log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 0.5  # without a message: then everything that was stored has arrived
 SMALL_TOPICS = tuple(row for row in TOPICS if row.payload is not Chunk)
@@ -72,6 +75,8 @@ class MessageReader:
             row, message = unpack(self._federation, arrived.topic, arrived.payload)
         except ProtocolError:
             return  # its addressee counts it
+        if arrived.retained and not row.retained:
+            return  # events are not stored: whoever stores them wants to fill readers
         packet = Packet(arrived.topic, arrived.payload, retain=False)
         yield Received(row, message, packet, stored=arrived.retained)
 
@@ -90,6 +95,7 @@ class TopicReader:
     def __init__(self, address: Address, federation: str, observe: Observer) -> None:
         self._observe = observe
         self._listener = Listener()
+        self._failed = False
         self._reader = MessageReader(address, federation)
 
     def look(self, timeout: float) -> bool:
@@ -138,11 +144,20 @@ class TopicReader:
                 return [stamped(facts.BrokerUp(address), time.time())]
             case Down(reason):
                 return [stamped(facts.BrokerDown(address, reason), time.time())]
-            case Received(message=message, stored=stored):
-                try:
-                    return self._listener.receive(message, _now(), stored=stored)
-                except ProtocolError:
-                    return []  # its addressee counts it
+            case Received():
+                return self._understood(reading)
+
+    def _understood(self, received: Received) -> list[Fact]:
+        """The facts of a message; one that we fail to understand does not end a viewer."""
+        try:
+            return self._listener.receive(received.message, _now(), stored=received.stored)
+        except ProtocolError:
+            return []  # its addressee counts it
+        except Exception:
+            if not self._failed:
+                log.exception("a message on %s is not shown", received.packet.topic)
+            self._failed = True
+            return []
 
 
 def _now() -> float:

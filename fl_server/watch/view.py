@@ -9,41 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
+from common.wire.messages import Ids
 from fl_server.watch import facts
 from fl_server.watch.board_view import BoardView
 from fl_server.watch.facts import Fact
 from fl_server.watch.facts.lines import TrainingLine, number_in
+from fl_server.watch.limits import (
+    FEW_CLIENTS,
+    MOST_BOARDS,
+    MOST_NOTES,
+    MOST_ROUNDS,
+    MOST_UNLISTED,
+    kept_clients,
+)
+from fl_server.watch.notes import Note, Noted, note_of
 from fl_server.watch.timeline import Timeline
 
-NOTES = 200
-Loud: TypeAlias = (
-    facts.Lost
-    | facts.Problem
-    | facts.Failed
-    | facts.Rejected
-    | facts.Dropped
-    | facts.BrokerDown
-    | facts.Late
-    | facts.StateLost
-    | facts.MessageDropped
-    | facts.Foreign
-)
-Calm: TypeAlias = facts.Back | facts.BrokerUp | facts.Waiting | facts.Web | facts.Described
-Noted: TypeAlias = Loud | Calm | facts.Finished
-
 AnyLine = TypeVar("AnyLine", bound=TrainingLine)
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """One line of news; `number` counts them from 1."""
-
-    number: int
-    time: float
-    text: str
-    loud: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +46,7 @@ class View:
     phase: str = "connecting"
     started: float = 0.0
     boards: Mapping[str, BoardView] = field(default_factory=dict)
+    unlisted: frozenset[str] = frozenset()  # boards beyond MOST_BOARDS, as far as counted
     selected: tuple[int, ...] = ()
     testers: tuple[int, ...] = ()
     safe: frozenset[int] = frozenset()
@@ -79,14 +64,24 @@ class View:
 
     def after(self, fact: Fact) -> View:
         """The view once this fact is known."""
+        if isinstance(fact, facts.Info) and not self._is_credible(fact):
+            return self
         view = _next(fact, self._noted(fact) if isinstance(fact, Noted) else self)
-        timeline = view.timeline.after(fact)
+        owner = view.owner(fact.client) if isinstance(fact, facts.Tested) else None
+        timeline = view.timeline.after(fact, owner)
         return view if timeline is view.timeline else replace(view, timeline=timeline)
 
     def _noted(self, fact: Noted) -> View:
         number = self.notes[-1].number + 1 if self.notes else 1
-        note = Note(number, fact.time, sentence(fact), isinstance(fact, Loud))
-        return replace(self, notes=(*self.notes, note)[-NOTES:])
+        return replace(self, notes=(*self.notes, note_of(fact, number))[-MOST_NOTES:])
+
+    def _is_credible(self, fact: facts.Info) -> bool:
+        """Whether it is of a board that is known and simulates this client.
+
+        The name of the board in it is the sender's choice; its presence is under its own.
+        """
+        board = self.boards.get(fact.info.board)
+        return board is not None and board.simulates(fact.info.client)
 
     @property
     def last(self) -> facts.RoundClosed | None:
@@ -129,25 +124,6 @@ class View:
         return next((n for n, b in self.boards.items() if client_id in b.clients), None)
 
 
-def sentence(fact: Fact) -> str:
-    """A fact as one line of news, if it has a text."""
-    match fact:
-        case facts.BrokerUp():
-            return f"broker at {fact.address} is there"
-        case facts.BrokerDown():
-            return f"lost the broker at {fact.address} ({fact.text}); trying again"
-        case facts.Finished():
-            return f"the run has ended: {fact.reason}"
-        case facts.Interrupted():
-            return "interrupted"
-        case facts.Note() | facts.Start() | facts.Problem() | facts.Late() | facts.Fault():
-            return fact.text
-        case facts.MessageDropped() | facts.Described() | facts.Web() | facts.Printed():
-            return fact.text
-        case _:
-            return ""
-
-
 @singledispatch
 def _next(_fact: object, view: View) -> View:
     """The view after a fact, apart from its notes and timeline."""
@@ -172,6 +148,7 @@ def _(fact: facts.Described, view: View) -> View:
     if view.run not in ("", fact.run):
         view = View(
             boards={name: board.in_next_run() for name, board in view.boards.items()},
+            unlisted=view.unlisted,
             notes=view.notes,
             broker=view.broker,
             coordinator=view.coordinator,
@@ -195,13 +172,31 @@ def _(fact: facts.Coordinator, view: View) -> View:
 
 @_next.register
 def _(fact: facts.Presence, view: View) -> View:
-    board = view.boards.get(fact.board, BoardView())
+    known = view.boards.get(fact.board)
+    if known is None and len(view.boards) >= MOST_BOARDS:
+        lost = next((name for name, board in view.boards.items() if not board.here), None)
+        if lost is None or not fact.connected:
+            more = len(view.unlisted) < MOST_UNLISTED
+            return replace(view, unlisted=view.unlisted | {fact.board}) if more else view
+        others = {name: board for name, board in view.boards.items() if name != lost}
+        view = replace(view, boards=others, timeline=view.timeline.without(lost))
+    board = known or BoardView()
+    if fact.connected or known is None:
+        board = _with_clients(view, board, fact.clients)
     return _with_board(view, fact.board, board.after_presence(fact))
+
+
+def _with_clients(view: View, board: BoardView, clients: Ids) -> BoardView:
+    kept = clients
+    if len(clients) > FEW_CLIENTS:
+        claimed = sum(len(other.clients) for other in view.boards.values())
+        kept = kept_clients(clients, claimed - len(board.clients))
+    return replace(board, clients=kept, more_clients=len(clients) - len(kept))
 
 
 @_next.register
 def _(fact: facts.Info, view: View) -> View:
-    board = view.boards.get(fact.info.board, BoardView(clients=(fact.info.client,)))
+    board = view.boards[fact.info.board]
     return _with_board(view, fact.info.board, board.after_info(fact))
 
 
@@ -253,9 +248,9 @@ def _(fact: facts.Evaluated, view: View) -> View:
 def _by_round(lines: tuple[AnyLine, ...], fact: AnyLine) -> tuple[AnyLine, ...]:
     """With this line in its place; a round that is reported again counts once."""
     if not lines or lines[-1].round < fact.round:
-        return (*lines, fact)
+        return (*lines, fact)[-MOST_ROUNDS:]
     known = {line.round: line for line in lines} | {fact.round: fact}
-    return tuple(known[round_number] for round_number in sorted(known))
+    return tuple(known[round_number] for round_number in sorted(known))[-MOST_ROUNDS:]
 
 
 @_next.register
@@ -275,6 +270,8 @@ def _(fact: facts.BrokerDown, view: View) -> View:
 
 @_next.register
 def _(fact: facts.Refused, view: View) -> View:
+    if fact.board not in view.refused and len(view.refused) >= MOST_BOARDS:
+        return view
     return replace(view, refused={**view.refused, fact.board: fact.count})
 
 

@@ -14,8 +14,10 @@ def percent(value: float | None) -> str:
 
 
 def decimal(value: float | None) -> str:
-    """Three digits behind the point."""
-    return "-" if value is None else f"{value:.3f}"
+    """Three digits behind the point; a huge number with a power of ten."""
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if abs(value) < 1e9 else f"{value:.3e}"
 
 
 def scaled(value: float, units: Sequence[str], like: float) -> tuple[str, str]:

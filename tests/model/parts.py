@@ -110,14 +110,14 @@ class Broker:
             self._last = (topic, self.retained.get(topic))
             self.retained[topic] = message
         for name, queue in self.queues.items():
-            if _reads(name, message):
+            if reads(name, message):
                 queue.append(message)
 
     def connect(self, name: str) -> None:
         """A session goes on: its will is not needed, and what is stored is said again."""
         self.wills.pop(name, None)
         stored = self.retained.values()
-        self.queues[name].extend(message for message in stored if _reads(name, message))
+        self.queues[name].extend(message for message in stored if reads(name, message))
 
     def publish_wills(self) -> None:
         for name in tuple(self.wills):
@@ -147,7 +147,7 @@ def _retained_topic(message: Said) -> str | None:
             return None
 
 
-def _reads(name: str, message: Said) -> bool:
+def reads(name: str, message: Said) -> bool:
     from_board = isinstance(message, Connected | Info | ClientMetrics) or (
         isinstance(message, Part) and message.client is not None
     )

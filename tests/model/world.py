@@ -30,9 +30,9 @@ from tests.model.parts import (
     Party,
     Said,
     Setup,
-    _reads,
     detail_of,
     parts_of,
+    reads,
 )
 
 
@@ -157,7 +157,7 @@ class World:
         stale = stale_messages(self.setup)
         message = stale[choice % len(stale)]
         for name, queue in self.broker.queues.items():
-            if _reads(name, message):
+            if reads(name, message):
                 queue.append(message)
 
 

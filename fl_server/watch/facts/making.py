@@ -7,11 +7,14 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from common.ids import show_ids
+from common.ids import brief_ids
+from common.texts import shortened
 from common.wire.messages import Connected, Info
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
 
+HOST_LETTERS = 100
+PROBLEM_LETTERS = 300
 SILENCE_SECONDS = 60.0  # then a board counts as lost: a last will can die with the broker
 
 AnyFact = TypeVar("AnyFact", bound=facts.Base | facts.RoundClosed | facts.Evaluated)
@@ -58,8 +61,8 @@ def presence(message: Connected, *, connected: bool) -> facts.Presence:
         board=message.board,
         connected=connected,
         clients=message.clients,
-        host=message.host,
-        problem=message.problem if connected else "",
+        host=shortened(message.host, HOST_LETTERS),
+        problem=shortened(message.problem, PROBLEM_LETTERS) if connected else "",
         telemetry=message.telemetry if connected else None,
     )
 
@@ -67,7 +70,7 @@ def presence(message: Connected, *, connected: bool) -> facts.Presence:
 def board_lost(board: str, clients: Sequence[int], *, silent: bool = False) -> facts.Lost:
     """A board has left, or has sent nothing for SILENCE_SECONDS."""
     why = f": nothing received for {SILENCE_SECONDS:.0f} s" if silent else ""
-    return facts.Lost(f"board {board} is lost (clients {show_ids(clients)}){why}", board)
+    return facts.Lost(f"board {board} is lost (clients {brief_ids(clients)}){why}", board)
 
 
 def board_back(board: str) -> facts.Back:
@@ -94,4 +97,4 @@ def client_reset(info: Info) -> facts.StateLost:
 
 def clients_dropped(round_number: int, clients: Sequence[int]) -> facts.Dropped:
     """A round was closed without these clients."""
-    return facts.Dropped(f"round {round_number} goes on without clients {show_ids(clients)}")
+    return facts.Dropped(f"round {round_number} goes on without clients {brief_ids(clients)}")

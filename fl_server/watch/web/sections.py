@@ -6,13 +6,14 @@ from typing import TypeAlias
 
 import msgspec
 
-from common.ids import show_ids
+from common.ids import brief_ids
 from fl_server.watch.board_view import BoardView
 from fl_server.watch.facts.lines import number_in
 from fl_server.watch.timeline import Span
 from fl_server.watch.view import View
 
 LANE = 40  # spans of a board that the page shows
+LANES = 20_000  # of all boards
 CURVE = (
     "accuracy_global",
     "accuracy_l1",
@@ -44,6 +45,7 @@ def model(view: View) -> Values:
             "coordinator": view.coordinator,
             "broker": view.broker,
             "phase": view.phase,
+            "more_boards": len(view.unlisted),
             "round": view.round_number,
             "done": view.done,
             "share": round(view.share_done, 4),
@@ -57,6 +59,7 @@ def model(view: View) -> Values:
         "marks": view.timeline.marks,
     }
     selected, testers = frozenset(view.selected), frozenset(view.testers)
+    lane = min(LANE, LANES // max(1, len(view.boards)))
     for name, board in view.boards.items():
         mine = frozenset(board.clients)
         found[f"board:{name}"] = {
@@ -66,7 +69,7 @@ def model(view: View) -> Values:
             "testers": len(mine & testers),
             "measured": len(mine & testers & view.measured),
         }
-        found[f"lane:{name}"] = [_span(s) for s in view.timeline.lanes.get(name, ())[-LANE:]]
+        found[f"lane:{name}"] = [_span(s) for s in view.timeline.lanes.get(name, ())[-lane:]]
     for round_number, line in _lines(view).items():
         found[f"line:{round_number}"] = line
     for note in view.notes:
@@ -104,8 +107,8 @@ def _board(board: BoardView) -> Values:
     return {
         "here": board.here,
         "doing": board.doing,
-        "clients": show_ids(board.clients),
-        "count": len(board.clients),
+        "clients": brief_ids(board.clients, board.more_clients),
+        "count": len(board.clients) + board.more_clients,
         "client": board.client,
         "epoch": board.epoch,
         "epochs": board.epochs,

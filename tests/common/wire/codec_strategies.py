@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from common.arrays import Array
 from common.errors import ProtocolError
+from common.texts import printable
 from common.wire.chunks import cut
 from common.wire.messages import (
     PROTOCOL,
@@ -24,7 +25,6 @@ from common.wire.messages import (
     TrainDetail,
     TrainEnd,
     Wire,
-    printable,
 )
 from common.wire.tensors import ModelMeta, UpdateMeta
 

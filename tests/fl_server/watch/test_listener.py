@@ -40,10 +40,10 @@ DETAIL = TrainDetail(
 
 def claim(board: str = "b1", *clients: int, session: tuple[int, int] = (1, 1), **more: Any
           ) -> Connected:  # fmt: skip
-    fields = {"connected": True, "settled": True, "since": 5.0, **more}
+    fields = {"connected": True, "settled": True, "since": 5.0, "host": "h", **more}
     return Connected(
         protocol=1, version="1", board=board, instance=f"i-{board}", session=session,
-        clients=clients, host="h", **fields,
+        clients=clients, **fields,
     )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def test_a_round_that_closed_without_somebody_is_news() -> None:
 
 def test_failures_and_lost_states_are_news() -> None:
     listener = Listener()
-    reported(listener, DETAIL)
+    reported(listener, DETAIL, claim("b", 3))
     said = {"run": RUN, "round": 1, "client": 3, "board": "b", "problem": "no disk"}
     failed = reported(listener, Info(state="failed", **said))  # type: ignore[arg-type]
     reset = reported(listener, Info(state="reset", **said))  # type: ignore[arg-type]

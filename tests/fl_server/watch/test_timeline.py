@@ -11,7 +11,7 @@ from tests.fl_server.watch.some_facts import info, present
 def after(*reported: Fact) -> Timeline:
     timeline = Timeline()
     for fact in reported:
-        timeline = timeline.after(fact)
+        timeline = timeline.after(fact, owner="b")
     return timeline
 
 

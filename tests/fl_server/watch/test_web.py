@@ -12,14 +12,21 @@ import pytest
 
 from common.errors import UsageError
 from fl_server.watch import facts
-from fl_server.watch.web.audience import MOST_VIEWERS, WAITING, Audience
-from fl_server.watch.web.server import PageAddress, PageServer, assemble_page, read_page_address
+from fl_server.watch.web.audience import (
+    MOST_VIEWERS,
+    WAITING,
+    WAITING_BYTES,
+    Audience,
+    Subscriber,
+)
+from fl_server.watch.web.page_server import PageServer, assemble_page
+from fl_server.watch.web.server import PageAddress, read_page_address
 from tests.fl_server.watch.some_facts import big_run, described, present
 
 
 @contextmanager
 def served(place: PageAddress, audience: Audience) -> Iterator[int]:
-    server = PageServer(place, audience)
+    server = PageServer(place.host, place.port, place.token, audience)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server.server_address[1]
@@ -27,6 +34,12 @@ def served(place: PageAddress, audience: Audience) -> Iterator[int]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+def entered(audience: Audience, address: str = "") -> Subscriber:
+    viewer = audience.enter(0.0, address)
+    assert viewer is not None
+    return viewer
 
 
 def get(
@@ -101,6 +114,9 @@ def test_the_stream_begins_with_everything_and_goes_on_with_changes() -> None:
         first = json.loads(answer.readline().removeprefix(b"data: "))
         assert first["set"]["run"]["title"] == "big-1"
         answer.readline()
+        assert answer.readline() == b"event: seat\n"
+        assert get(port, f"/read?seat={answer.readline()[6:-1].decode()}")[0] == 204
+        answer.readline()
         audience.observe(present("pi-1", (0, 1), 2.0))
         audience.send_changes(2.0)
         assert answer.readline() == b"event: change\n"
@@ -126,11 +142,39 @@ def test_a_viewer_that_takes_nothing_is_dropped_and_the_others_stay() -> None:
 
 def test_the_number_of_viewers_is_bounded() -> None:
     audience = Audience()
-    viewers = [audience.enter(0.0) for _ in range(MOST_VIEWERS)]
-    assert audience.enter(0.0) is None
-    assert viewers[0] is not None
+    viewers = [entered(audience) for _ in range(MOST_VIEWERS)]
+    for viewer in viewers:
+        audience.confirm(viewer.next_seat(1.0), 1.0)
+    assert audience.enter(1.0) is None
     audience.leave(viewers[0])
-    assert audience.enter(0.0) is not None
+    assert audience.enter(1.0) is not None
+
+
+def test_a_viewer_that_does_not_read_loses_its_seat_to_a_new_one() -> None:
+    audience = Audience()
+    reader = entered(audience, "10.0.0.1")
+    audience.confirm(reader.next_seat(1.0), 1.0)
+    audience.confirm("", 1.0)  # proves nothing
+    idle = [entered(audience, "10.0.0.2") for _ in range(MOST_VIEWERS - 2)]
+    other = entered(audience, "10.0.0.3")
+    for _ in range(2 * MOST_VIEWERS):
+        entered(audience, "10.0.0.2")
+    assert all(viewer.closed.is_set() for viewer in idle)
+    assert not reader.closed.is_set()
+    assert not other.closed.is_set()  # of the address with most of them, the oldest
+    assert audience.viewers == MOST_VIEWERS
+    assert reader.is_reading(2.0)
+    assert not reader.is_reading(1000.0)
+
+
+def test_a_viewer_with_too_many_bytes_waiting_is_dropped() -> None:
+    audience = Audience()
+    viewer = entered(audience)
+    for _ in range(2):
+        viewer.send(b"x" * (WAITING_BYTES // 2))
+    assert not viewer.closed.is_set()
+    viewer.send(b"x")
+    assert viewer.closed.is_set()
 
 
 def test_a_change_of_one_board_among_a_hundred_is_small() -> None:

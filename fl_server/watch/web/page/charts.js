@@ -20,7 +20,7 @@ function el(name, text, className) {
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 function linearTicks(high) {
-  const raw = high / 4, power = 10 ** Math.floor(Math.log10(raw)), step = power * [1, 2, 2.5, 5, 10].find(k => k * power >= raw);
+  const raw = high / 4, power = 10 ** Math.floor(Math.log10(raw)), step = power * ([1, 2, 2.5, 5].find(k => k * power >= raw) || 10);
   const ticks = [];
   for (let at = 0; at < high + step * 0.999; at += step) ticks.push(at);
   return ticks;
@@ -35,7 +35,8 @@ function logTicks(low, high) {
 }
 
 function roundTicks(low, high, most) {
-  const step = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000, 10000].find(s => (high - low) / s <= most) || 50000;
+  let step = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000, 10000].find(s => (high - low) / s <= most) || 50000;
+  while ((high - low) / step > most) step *= 10;
   const ticks = [];
   for (let at = Math.ceil(low / step) * step; at <= high; at += step) ticks.push(at);
   return ticks;
@@ -144,7 +145,7 @@ class Gantt {
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     c.clearRect(0, 0, width, height);
     const starts = lanes.flatMap(([, spans]) => spans.map(s => s[3]));
-    const begin = marks.length ? marks[0][1] : Math.min(now - 1, ...starts), length = Math.max(now - begin, 1);
+    const begin = marks.length ? marks[0][1] : starts.reduce((a, b) => Math.min(a, b), now - 1), length = Math.max(now - begin, 1);
     const x = t => left + (width - left - 6) * Math.max(0, (t - begin) / length);
     const [ink, dim, line, blue, orange, red, soft] = ["ink", "dim", "line", "blue", "orange", "red", "red-soft"].map(colour);
     c.font = `12px ${getComputedStyle(document.body).fontFamily}`;

@@ -2,6 +2,7 @@
 
 const $ = id => document.getElementById(id);
 const sections = new Map(), stale = new Set(), cards = new Map();
+const MOST_LANES = 400;  // a canvas has a largest height
 let detailed = false, offset = 0, heard = Date.now(), source = null, asked = false;
 
 // values as people say them
@@ -45,6 +46,11 @@ function connect() {
   });
   source.addEventListener("change", event => take(JSON.parse(event.data)));
   source.addEventListener("beat", event => { heard = Date.now(); offset = Number(event.data) - heard / 1000; });
+  source.addEventListener("seat", event => {  // proves that we read: who does not may lose the seat
+    const query = new URLSearchParams(location.search);
+    query.set("seat", event.data);
+    fetch(`read?${query}`).catch(() => {});
+  });
   source.onerror = () => {
     link("away");
     if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
@@ -79,7 +85,7 @@ function draw() {
   if (changed("run")) drawExperiment();
   if (changed("line:")) drawLines();
   if (changed("note:")) drawLog();
-  if (changed("board:")) drawFleet();
+  if (changed("board:") || changed("now")) drawFleet();
   if (changed("lane:") || changed("marks") || changed("board:")) drawTimeline();
   stale.clear();
 }
@@ -166,7 +172,8 @@ function drawFleet() {
     if (stale.has(`board:${name}`)) fillCard(cards.get(name), sections.get(`board:${name}`));
   });
   const here = names.filter(name => sections.get(`board:${name}`).here).length, lost = names.length - here;
-  put($("fleet-count"), names.length ? `${here} here${lost ? ` · ${lost} lost` : ""}` : "");
+  const more = (sections.get("now") || {}).more_boards;
+  put($("fleet-count"), names.length ? `${here} here${lost ? ` · ${lost} lost` : ""}${more ? ` · and ${more} more` : ""}` : "");
   put($("t-boards"), names.length ? `${here} / ${names.length}` : "–");
   put($("t-boards-more"), lost ? `${lost} lost` : names.length ? "all here" : "none yet");
 }
@@ -213,13 +220,14 @@ function fillCard(card, board) {
 }
 
 function drawTimeline() {
-  const names = of("lane:").map(key => key.slice(5)).sort(natural), at = sections.get("now") || {};
+  const all = of("lane:").map(key => key.slice(5)).sort(natural), at = sections.get("now") || {}, names = all.slice(0, MOST_LANES);
   const lanes = names.map(name => [name, sections.get(`lane:${name}`), (sections.get(`board:${name}`) || {}).here !== false]);
   const marks = (sections.get("marks") || []).slice(-6), any = lanes.some(([, spans]) => spans.length);
   $("gantt-empty").hidden = any;
   $("gantt-box").hidden = !any;
-  const ends = lanes.flatMap(([, spans]) => spans.map(s => s[4] ?? 0));
-  if (any) gantt.draw(lanes, marks, at.going_on ? now() : Math.max(...ends) + 0.2);
+  const ends = lanes.flatMap(([, spans]) => spans.map(s => s[4] ?? 0)), end = ends.reduce((a, b) => Math.max(a, b), 0);
+  put($("gantt-more"), all.length > names.length ? `and ${all.length - names.length} more boards` : "");
+  if (any) gantt.draw(lanes, marks, at.going_on ? now() : end + 0.2);
 }
 
 function drawExperiment() {
