@@ -8,11 +8,13 @@ what people look at: the listener on the topics, the view, the page's sections, 
 
 from __future__ import annotations
 
+import logging
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,11 +38,32 @@ def flood(folder: Path, messages: int, seed: int) -> Outcome:
     """A run and a board under fire, killed and resumed in between; both end as undisturbed."""
     before = resident()
     for_board = messages // BOARD_SHARE
-    run = RunFlood(folder / "run", seed)
-    run.play(messages - for_board)
-    board = BoardFlood(folder / "board", seed)
-    board.play(for_board)
+    with no_errors():
+        run = RunFlood(folder / "run", seed)
+        run.play(messages - for_board)
+        board = BoardFlood(folder / "board", seed)
+        board.play(for_board)
     return Outcome(run.sent + board.sent, run.updates, resident() - before)
+
+
+@contextmanager
+def no_errors() -> Iterator[None]:
+    """Fail if a message could be dropped only because a guard caught what it caused."""
+    caught: list[str] = []
+    guard = logging.Handler(logging.ERROR)
+    formatter = logging.Formatter()
+
+    def emit(record: logging.LogRecord) -> None:
+        if record.exc_info:
+            caught.append(formatter.format(record))
+
+    guard.emit = emit  # type: ignore[method-assign]
+    logging.getLogger().addHandler(guard)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(guard)
+    assert not caught, "\n\n".join(caught[:5])
 
 
 def resident() -> int:

@@ -60,7 +60,7 @@ PLACES: dict[type[msgspec.Struct], Topic] = {
     ChunkHeader: RECEIVE_WEIGHTS,
 }
 MOST_TURNS = 2_000
-LOOK = 500  # messages between two looks at the screen
+LOOK = 2_000  # messages between two looks at the screen
 MOST_SHOWN = 8_000_000  # bytes of a page
 EXPERIMENT = parse_experiment(
     {

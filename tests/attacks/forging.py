@@ -27,6 +27,7 @@ DTYPES = {
     "uint8": "U8",
     "bool": "BOOL",
 }
+_NO_CONTROLS = bytes(max(32, at) for at in range(256))
 Entry: TypeAlias = dict[str, Any] | bytes
 Forge: TypeAlias = Callable[[Message], Iterable[Packet]]
 
@@ -63,7 +64,7 @@ def forged_blob(
 def quoted(text: bytes) -> bytes:
     """Any bytes as what stands in a JSON string."""
     escaped = text.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
-    return b'"' + bytes(c if c >= 32 else 32 for c in escaped) + b'"'
+    return b'"' + escaped.translate(_NO_CONTROLS) + b'"'
 
 
 def json_of(value: object) -> bytes:

@@ -134,7 +134,7 @@ class ScriptedBoard:
             if client in selected.clients and client not in current.safe:
                 self._send_update(current.run, current.round, client, model[1])
             if client in selected.testers and client not in current.measured:
-                count = Count(correct=client + current.round, total=10)
+                count = Count(correct=(client + current.round) % 10, total=10)
                 self.send(
                     ClientMetrics(
                         run=current.run,
