@@ -35,8 +35,8 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends mosquitto \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 10001 fedbed \
-    && mkdir /broker /server /boards /state /runs \
-    && chown fedbed: /broker /server /boards /state /runs
+    && folders="/broker /server /runs /bundle /state $(seq -f /bundles/%g 16)" \
+    && mkdir /bundles && mkdir -m 0700 $folders && chown fedbed: $folders
 COPY --from=build /opt/fedbed /opt/fedbed
 COPY docker /opt/fedbed/docker
 ENV PATH=/opt/fedbed/bin:$PATH PYTHONUNBUFFERED=1

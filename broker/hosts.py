@@ -13,7 +13,7 @@ from pathlib import Path
 
 _NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_-]+)*")
 _SIOCGIFADDR = 0x8915
-# Addresses of the documentation range: connecting a UDP socket sends nothing, but tells
+# Addresses of the documentation range: connecting a UDP socket sends nothing, but shows
 # which of our own addresses would be used towards other machines.
 _ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 

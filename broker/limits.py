@@ -14,15 +14,15 @@ _OTHER_FILES = 100  # that Mosquitto opens beside its connections
 
 
 def memory_bytes() -> int:
-    """Half of the memory there is for us, at most what Mosquitto can be told."""
+    """Half of the memory of this machine or container, at most what Mosquitto accepts."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, ValueError):  # no limit is the word "max"
+    with contextlib.suppress(OSError, ValueError):  # without a limit it reads "max"
         total = min(total, int(_CGROUP.read_text(encoding="ascii")))
     return min(total // 2, MOST_MEMORY_BYTES)
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory that a process occupies; 0 where the system does not tell."""
+    """The memory that a process occupies; 0 on systems without /proc."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     except OSError:

@@ -17,7 +17,7 @@ _INSTALL = {
     "darwin": "install it: brew install mosquitto",
 }
 _ANSWER_SECONDS = 10.0
-_OLDEST = 2  # before, a listener was open to everybody unless configured otherwise
+_OLDEST = 2  # before, a listener was open without a login unless configured otherwise
 
 
 def find_mosquitto() -> Path:

@@ -112,7 +112,7 @@ def _emptied(broker: Broker, last: float, now: float) -> float:
             return last
         log.warning(
             "mosquitto uses %d MB of at most %d; it starts again without sessions and queues "
-            "(if this repeats, an account floods it; its log tells who connects)",
+            "(if this repeats, an account floods it; its log names the accounts)",
             used >> 20,
             broker.config.max_memory_bytes >> 20,
         )

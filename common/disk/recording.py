@@ -15,6 +15,7 @@ import functools
 import io
 import logging
 import math
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -141,11 +142,16 @@ def replay(path: Path, machine: Machine[P, S, E]) -> Iterator[str]:
         elif now is None:
             raise StoreError(f"{path}, line {number}: an event before the start")
         else:
-            yield f"{number}: {item}"
+            yield f"{number}: {_shown(item)}"
             state, actions = _step(path, number, machine, now, item)
             now = dataclasses.replace(now, state=state)
-            yield from (f"    {action}" for action in actions)
+            yield from (f"    {_shown(action)}" for action in actions)
     yield from machine.summary(now.state) if now is not None else ()
+
+
+def _shown(item: object) -> str:
+    """The same text whenever it is replayed: without the address of what is not decoded."""
+    return re.sub(r"<msgspec\.Raw object at \w+>", "...", str(item))
 
 
 def _step(

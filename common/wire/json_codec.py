@@ -19,6 +19,7 @@ from common.wire.messages import (
     Chunk,
     ChunkHeader,
     Connected,
+    Job,
     Message,
     TrainDetail,
     Wire,
@@ -32,7 +33,7 @@ T = TypeVar("T")
 W = TypeVar("W", bound=Wire)
 _decoders: dict[object, msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(kind)
-    for kind in (*get_args(Message), ChunkHeader)
+    for kind in (*get_args(Message), ChunkHeader, Job)
     if kind is not Chunk
 }
 

@@ -167,6 +167,14 @@ class Count(Wire, frozen=True, kw_only=True):
             raise ValueError("more correct answers than test samples")
 
 
+class Job(Wire, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """Whose result a message or blob is, whatever else it contains."""
+
+    run: Name
+    round: Natural
+    client: Natural
+
+
 class ClientMetrics(Wire, frozen=True, kw_only=True):
     """Topic 8: counts of one client for the models of one round.
 

@@ -44,8 +44,8 @@ MAX_PAYLOAD = 1024 * 1024 - 4096
 _FINAL = {134: "wrong user name or password", 135: "not authorized", 138: "banned"}
 _TAKEN_OVER = 142
 _TAKEN = "another process connected with the same identity"
-# Mosquitto 2.0 does not say that a session was taken over, it just hangs up. Whoever is hung up
-# on so often, so soon, and finds the session as it was, has a double: a copied state folder.
+# Mosquitto 2.0 gives no reason when a session is taken over, it just disconnects. A client that
+# is disconnected so often, so soon, and finds its session as it was, has a double.
 _KICKS, _KICK_SECONDS = 10, 3.0
 _MOST_UNHEARD = 1000
 
@@ -146,7 +146,7 @@ class PahoLink:
         self._happenings.put(Up(self._connection))
 
     def _on_connect_fail(self, _client: mqtt.Client, _data: object) -> None:
-        # paho calls this while it handles the error, and says nothing else of it.
+        # paho calls this while it handles the error, and passes nothing of it on.
         error = sys.exc_info()[1]
         reason = why(error, self.address.host) if isinstance(error, OSError) else ""
         self._happenings.put(Down(reason or "no connection"))
@@ -263,7 +263,7 @@ class PahoLink:
         return None
 
     def confirm(self, arrived: Arrived) -> None:
-        """Tell the broker that a message is dealt with."""
+        """Acknowledge a message to the broker: it is dealt with."""
         assert self._client is not None, "only an open link receives"
         self._client.ack(arrived.mark, QOS)
 

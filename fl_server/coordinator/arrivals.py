@@ -6,10 +6,20 @@ import logging
 
 from common import VERSION
 from common.errors import ClaimError, ProtocolError, StoreError, VersionError
+from common.texts import printable
+from common.wire.json_codec import decode
 from common.wire.link import Arrived
-from common.wire.messages import COORDINATOR, Chunk, ClientMetrics, Connected, Info, Message
+from common.wire.messages import (
+    COORDINATOR,
+    Chunk,
+    ClientMetrics,
+    Connected,
+    Info,
+    Job,
+    Message,
+)
 from common.wire.presence import Presence
-from common.wire.topics import unpack
+from common.wire.topics import TEST_METRICS, parse, unpack
 from fl_server.coordinator.conductor import Conductor
 from fl_server.coordinator.refusals import Refusals
 from fl_server.coordinator.uploads import Uploads
@@ -49,9 +59,9 @@ class Arrivals:
         except (ClaimError, StoreError):
             raise
         except Exception as error:
-            log.exception("a message on %s could not be handled", arrived.topic[:200])
-            reason = f"cannot be handled: {type(error).__name__}"
-            self._refusals.drop(arrived.topic, len(arrived.payload), reason)
+            reason = f"cannot be handled ({type(error).__name__})"
+            if self._refusals.drop(arrived.topic, len(arrived.payload), reason):
+                log.exception("a message on %s could not be handled", arrived.topic[:200])
             return None
 
     def _take(self, arrived: Arrived, now: float) -> Event | None:
@@ -62,11 +72,12 @@ class Arrivals:
         try:
             row, message = unpack(self._federation, topic, arrived.payload)
         except VersionError as error:
-            self._refusals.problem(topic.rpartition("/")[2], str(error))
+            name = printable(topic.rpartition("/")[2][:120])
+            self._refusals.problem(name, str(error))
             return None
         except ProtocolError as error:
             self._refusals.drop(topic, size, str(error))
-            return None
+            return self._uncountable(arrived, str(error), now)
         if arrived.retained and not row.retained:
             self._refusals.drop(topic, size, "a stored message of a kind that is not stored")
             return None
@@ -76,6 +87,22 @@ class Arrivals:
         if isinstance(message, Chunk):
             return self._uploads.take(topic, message, now)
         return self._take_message(topic, size, message, now)
+
+    def _uncountable(self, arrived: Arrived, reason: str, now: float) -> Event | None:
+        """Counts that cannot be decoded, of a client that the round waits for."""
+        try:
+            row, last = parse(self._federation, arrived.topic)
+            if row is not TEST_METRICS or arrived.retained:
+                return None
+            job = decode(arrived.payload, Job)
+        except ProtocolError:
+            return None
+        state, run = self._conductor.state, self._conductor.policy.run
+        wanted = rounds.wants_counts(state, round_number=job.round, client=job.client)
+        if not wanted or (job.run, str(job.client)) != (run, last):
+            return None
+        self._refusals.reject(job.client)
+        return Uncountable(job.client, job.round, reason, now)
 
     def _take_presence(self, message: Connected, now: float) -> Event:
         self._refusals.problem(message.board, message.problem if message.connected else "")

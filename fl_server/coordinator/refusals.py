@@ -34,12 +34,14 @@ class Refusals:
         self._reported: dict[str, int] = {}
         self._reported_at = 0.0
 
-    def drop(self, topic: str, size: int, reason: str) -> None:
-        """A message that cannot be used."""
+    def drop(self, topic: str, size: int, reason: str) -> bool:
+        """A message that cannot be used; True if it is the first of its kind."""
         kind = f"{self._name(topic)}: {reason.split(':')[0]}"
-        if self._dropped.note(kind, topic, size, reason, sender=self._sender(topic)):
+        first = self._dropped.note(kind, topic, size, reason, sender=self._sender(topic))
+        if first:
             fact = facts.MessageDropped(topic=topic[:200], size=size, text=reason[:500])
             self._report(fact)
+        return first
 
     def note_unheard(self, counts: dict[str, int]) -> None:
         """Messages the link did not even hand over: topic -> how many until now."""

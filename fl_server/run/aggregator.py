@@ -20,7 +20,7 @@ from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.resolve import algorithm_of, server_of
 from common.wire.assembly import SMALL, Assembly
 from common.wire.chunks import blob_digest
-from common.wire.messages import Info
+from common.wire.messages import Info, Job
 from common.wire.tensors import (
     ModelMeta,
     UpdateMeta,
@@ -189,10 +189,10 @@ class Aggregator:
 
     def _check_job(self, round_number: int, client: int, blob: bytes) -> None:
         try:
-            meta = decode_meta(blob, UpdateMeta)
+            job = decode_meta(blob, Job)
         except ProtocolError as error:
             raise StrayUpdateError(str(error)) from error
-        if (meta.run, meta.round, meta.client) != (self.store.run, round_number, client):
+        if (job.run, job.round, job.client) != (self.store.run, round_number, client):
             raise StrayUpdateError("the update belongs to another client, round or run")
 
     def close_round(self, close: Close, seconds: float) -> ClosedRound:

@@ -16,6 +16,8 @@ from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
 from tests.e2e.rig import TINY
 
+pytestmark = pytest.mark.slow  # real processes
+
 
 def call(*arguments: str, cwd: Path) -> tuple[int, str]:
     done = subprocess.run(

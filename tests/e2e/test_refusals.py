@@ -11,6 +11,8 @@ from common.wire.json_codec import decode
 from common.wire.messages import Connected
 from tests.e2e.rig import TINY, Rig, boards, eventually
 
+pytestmark = pytest.mark.slow  # real processes
+
 
 def test_a_second_daemon_with_the_same_board_name_is_refused(rig: Rig) -> None:
     ear = rig.listen()
@@ -86,7 +88,6 @@ def test_a_coordinator_of_another_protocol_is_refused_by_the_board(rig: Rig) -> 
     assert "speaks protocol 99 (fedbed 9.9), this side speaks 1" in said[0]["problem"]
 
 
-@pytest.mark.slow
 def test_garbage_on_every_topic_is_counted_and_changes_nothing(rig: Rig) -> None:
     ear = rig.listen()
     boards(rig, ["0-1", "2-3"])
@@ -120,7 +121,6 @@ def test_garbage_on_every_topic_is_counted_and_changes_nothing(rig: Rig) -> None
     assert "dropped a message on" in rig.log("b1")
 
 
-@pytest.mark.slow
 def test_a_board_that_cannot_write_says_so_and_the_run_waits_for_it(rig: Rig) -> None:
     """Its client folder is a file: training works, keeping the result does not."""
     ear = rig.listen()

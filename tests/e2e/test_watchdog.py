@@ -11,6 +11,8 @@ import pytest
 
 from tests.e2e.rig import Rig
 
+pytestmark = pytest.mark.slow  # real processes
+
 
 def test_the_daemon_tells_systemd_that_it_is_ready_alive_and_stopping(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from common.arrays import digest
+from common.config import Experiment
 from common.errors import StoreError, UsageError
-from common.experiment.file import parse_experiment
+from common.experiment.file import load_experiment, parse_experiment
 from common.wire.chunks import blob_digest
 from common.wire.tensors import UpdateMeta, encode_tensors
 from fl_server.rounds.state import Open
+from fl_server.run import store as store_module
 from fl_server.run.store import CheckpointMeta, RunStore, create_run, free_name
 from fl_server.watch.facts.lines import TrainingLine
 
@@ -138,3 +140,22 @@ def test_incarnations_count_and_the_end_is_remembered(store: RunStore) -> None:
     again = RunStore(store.folder)
     again.mark_finished()
     assert RunStore(store.folder).finished
+
+
+def test_an_experiment_is_parsed_once_on_the_way_to_its_first_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[Path] = []
+
+    def counted(path: Path) -> Experiment:
+        parsed.append(path)
+        return load_experiment(path)
+
+    monkeypatch.setattr(store_module, "load_experiment", counted)
+    new = create_run(tmp_path, "new", EXPERIMENT)
+    assert new.experiment() is new.experiment() is EXPERIMENT
+    assert parsed == [], "a new run has the experiment that it was made with"
+    again = RunStore(new.folder)
+    assert again.experiment() is again.experiment()
+    assert again.experiment() == EXPERIMENT
+    assert parsed == [new.folder / "experiment.toml"]
