@@ -22,6 +22,7 @@ from fl_server.run.journal import read_records
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
 from tests.attacks.forging import (
+    Entry,
     forged_blob,
     json_of,
     update_in,
@@ -70,8 +71,8 @@ def enormous_shape(message: Message) -> Iterable[Packet]:
     _, meta = update_in(message)
     many = 10**4300 - 1
 
-    def twist(entries: dict[str, dict[str, object]]) -> None:
-        entries["x"] |= {"shape": [many], "data_offsets": [0, many]}
+    def twist(entries: dict[str, Entry]) -> None:
+        entries["x"] = {"dtype": "U8", "shape": [many], "data_offsets": [0, many]}
 
     arrays = {"x": np.zeros(1, np.uint8)}
     return with_blob(message, forged_blob(arrays, json_of(meta), twist=twist))
