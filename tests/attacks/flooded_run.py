@@ -96,10 +96,10 @@ class FloodedStage(Stage):
         self.watcher = Watcher()
         self.answering = False
         super().__init__(folder, experiment=EXPERIMENT)
-        self.thief = Thief(self.broker, "t", STOLEN, self.unusable)
+        self.thief = Thief(MemoryLink(self.broker), "t", STOLEN, self.unusable)
         self.boards = [
-            ScriptedBoard(self.broker, "a", (0, 1)),
-            ScriptedBoard(self.broker, "b", (2, 3)),
+            ScriptedBoard(MemoryLink(self.broker), "a", (0, 1)),
+            ScriptedBoard(MemoryLink(self.broker), "b", (2, 3)),
             self.thief,
         ]
 

@@ -15,7 +15,7 @@ from common.config import Experiment
 from common.errors import ProtocolError
 from common.experiment.file import parse_experiment
 from common.wire.chunks import cut
-from common.wire.link import Arrived, Session, Up
+from common.wire.link import Arrived, Link, Session, Up
 from common.wire.messages import (
     PROTOCOL,
     Chunk,
@@ -65,8 +65,8 @@ def update_of(run: str, round_number: int, client: int, model: Arrays) -> bytes:
 class ScriptedBoard:
     """Answers every round for its clients, and again until its answers are confirmed."""
 
-    def __init__(self, broker: MemoryBroker, name: str, clients: Sequence[int]) -> None:
-        self.link = MemoryLink(broker)
+    def __init__(self, link: Link, name: str, clients: Sequence[int]) -> None:
+        self.link = link
         self.name = name
         self.clients = tuple(clients)
         self.ended = False
@@ -175,8 +175,8 @@ class Stage:
     def __post_init__(self) -> None:
         self.store = create_run(self.runs, "r", self.experiment)
         self.boards = [
-            ScriptedBoard(self.broker, "a", (0, 1)),
-            ScriptedBoard(self.broker, "b", (2, 3)),
+            ScriptedBoard(MemoryLink(self.broker), "a", (0, 1)),
+            ScriptedBoard(MemoryLink(self.broker), "b", (2, 3)),
         ]
 
     def coordinator(self) -> tuple[Coordinator, MemoryLink]:
