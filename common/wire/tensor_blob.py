@@ -36,7 +36,9 @@ _HEADER: msgspec.json.Decoder[Header] = msgspec.json.Decoder(Header)
 
 
 @decodable
-class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+class TensorEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """One array in the header of a blob."""
+
     dtype: Annotated[str, Meta(max_length=20)]
     shape: Annotated[tuple[_Length, ...], Meta(max_length=32)]  # numpy has no more dimensions
     data_offsets: tuple[_Length, _Length]
@@ -69,9 +71,9 @@ def read_arrays(data: bytes, most: int = MAX_HEADER) -> dict[str, Array]:
     return {name: _view(data, start, place) for name, place in places.items()}
 
 
-def _place(name: str, raw: msgspec.Raw) -> _Entry:
+def _place(name: str, raw: msgspec.Raw) -> TensorEntry:
     try:
-        place = decoder(_Entry).decode(raw)
+        place = decoder(TensorEntry).decode(raw)
     except INVALID as error:
         raise ProtocolError(f"{name[:100]}: {error}") from error
     if place.dtype not in _KINDS:
@@ -79,7 +81,7 @@ def _place(name: str, raw: msgspec.Raw) -> _Entry:
     return place
 
 
-def _view(data: bytes, start: int, place: _Entry) -> Array:
+def _view(data: bytes, start: int, place: TensorEntry) -> Array:
     kind, count = np.dtype(_KINDS[place.dtype]), math.prod(place.shape)
     at = start + place.data_offsets[0]
     try:

@@ -54,7 +54,9 @@ class UpdateMeta(Wire, frozen=True, kw_only=True):
 
 
 @decodable
-class _Stamp(Wire, frozen=True, kw_only=True, omit_defaults=True):
+class Stamp(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """What a blob says of itself: its encoding, and the metadata as JSON."""
+
     encoding: Text
     meta: msgspec.Raw
     scales: dict[str, float] = msgspec.field(default_factory=dict)
@@ -64,7 +66,7 @@ def encode_tensors(arrays: Arrays, meta: Wire, encoding: Encoding = "float32") -
     """Named arrays and their metadata as one safetensors blob; same input, same bytes."""
     small, scales = packed(arrays, encoding)
     text = msgspec.Raw(msgspec.json.encode(meta))
-    stamp = _Stamp(encoding=encoding, meta=text, scales=dict(sorted(scales.items())))
+    stamp = Stamp(encoding=encoding, meta=text, scales=dict(sorted(scales.items())))
     solid = {name: np.asarray(array, order="C") for name, array in small.items()}
     return safetensors.numpy.save(solid, {_META: msgspec.json.encode(stamp).decode()})
 
@@ -97,11 +99,11 @@ def decode_meta(data: bytes, kind: type[W]) -> W:
         raise ProtocolError(f"not the metadata of a blob of ours: {error}") from error
 
 
-def _read_stamp(data: bytes, most: int = MAX_HEADER) -> _Stamp:
+def _read_stamp(data: bytes, most: int = MAX_HEADER) -> Stamp:
     header, _ = read_header(data, most)
     try:
         metadata = _METADATA.decode(header[METADATA])
-        return decoder(_Stamp).decode(metadata[_META])
+        return decoder(Stamp).decode(metadata[_META])
     except (*INVALID, KeyError) as error:
         raise ProtocolError(f"not a tensor blob of ours: {error!r}") from error
 

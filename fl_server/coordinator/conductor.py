@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from common.config import Experiment
-from common.errors import FedbedError
 from common.experiment.resolve import participants_of
 from common.wire.messages import Info
 from fl_server.coordinator.rate_limit import RateLimit
@@ -71,7 +70,6 @@ class Conductor:
         self._record = record and record(policy, state)
         self._opened = clock()
         self._rate_limit = RateLimit()
-        self._undisplayed: set[type[facts.Fact]] = set()
 
     @property
     def round_seconds(self) -> float:
@@ -105,15 +103,7 @@ class Conductor:
         fact = stamped(fact, time.time())
         if is_kept(fact):
             self.aggregator.records.events.append(fact)
-        try:
-            self._observe(fact)
-        except FedbedError:
-            raise
-        except Exception:
-            # a display that fails does not end the run
-            if type(fact) not in self._undisplayed:
-                self._undisplayed.add(type(fact))
-                log.exception("a fact could not be displayed (logged once per kind)")
+        self._observe(fact)
 
     def report_start(self) -> None:
         """Where the run stands before anything happens."""

@@ -16,8 +16,19 @@ from common.wire.messages import Chunk, Message
 from common.wire.tensors import UpdateMeta, decode_tensors
 from common.wire.topics import Packet, packet
 
-DTYPES = {"float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8", "bool": "BOOL"}
-Entry: TypeAlias = dict[str, Any]
+DTYPES = {
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
+_NO_CONTROLS = bytes(max(32, at) for at in range(256))
+Entry: TypeAlias = dict[str, Any] | bytes
 Forge: TypeAlias = Callable[[Message], Iterable[Packet]]
 
 
@@ -26,9 +37,12 @@ def forged_blob(
     meta: bytes,
     *,
     twist: Callable[[dict[str, Entry]], None] = lambda _entries: None,
-    stamp: Mapping[str, Any] | None = None,
+    stamp: bytes = b"",
 ) -> bytes:
-    """A tensor blob with this metadata (JSON); `twist` changes the entries of its header."""
+    """A tensor blob with this metadata (JSON); `twist` changes the entries of its header.
+
+    An entry may also be JSON as bytes; so may the stamp, which holds the metadata.
+    """
     entries: dict[str, Entry] = {}
     body = b""
     for name, array in arrays.items():
@@ -38,15 +52,19 @@ def forged_blob(
         entries[name] = {"dtype": kind, "shape": [*array.shape], "data_offsets": offsets}
         body += data
     twist(entries)
-    signed = stamp if stamp is not None else {"encoding": "float32"}
-    text = json.dumps(signed)[:-1] + ("," if signed else "") + '"meta":'
-    whole = text.encode(errors="surrogatepass") + meta + b"}"
-    fixed = json.dumps(whole.decode(errors="surrogateescape")).encode()
-    header = b'{"__metadata__":{"fedbed":' + fixed + b"}"
+    text = stamp or b'{"encoding":"float32","meta":' + meta + b"}"
+    header = b'{"__metadata__":{"fedbed":' + quoted(text) + b"}"
     for name, entry in entries.items():
-        header += b"," + json.dumps(name).encode() + b":" + json_of(entry)
+        raw = entry if isinstance(entry, bytes) else json_of(entry)
+        header += b"," + json_of(name) + b":" + raw
     header += b"}"
     return struct.pack("<Q", len(header)) + header + body
+
+
+def quoted(text: bytes) -> bytes:
+    """Any bytes as what stands in a JSON string."""
+    escaped = text.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+    return b'"' + escaped.translate(_NO_CONTROLS) + b'"'
 
 
 def json_of(value: object) -> bytes:

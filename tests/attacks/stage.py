@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from common.wire.link import Link
 from common.wire.messages import Connected, Message, RoundLine
-from common.wire.topics import Packet, connected_topic, packet, unpack
+from common.wire.topics import connected_topic, packet, unpack
 from fl_server.coordinator.service import Coordinator
 from fl_server.reports.build import tables_of
 from fl_server.reports.groups import group_runs
@@ -17,9 +18,10 @@ from fl_server.reports.render import FORMATS
 from fl_server.reports.runs import read_run
 from fl_server.rounds.state import Board, Policy
 from fl_server.watch import facts
+from tests.attacks.forges import honestly
 from tests.attacks.forging import Forge
 from tests.fl_server.coordinator.scripted import ScriptedBoard, Stage
-from tests.memory_broker import MemoryBroker, MemoryLink
+from tests.memory_broker import MemoryLink
 
 STOLEN = 3  # the client of the stolen account
 
@@ -27,10 +29,8 @@ STOLEN = 3  # the client of the stolen account
 class Thief(ScriptedBoard):
     """A board with a stolen account: what it sends is forged, and in all rounds if it may."""
 
-    def __init__(
-        self, broker: MemoryBroker, name: str, clients: Sequence[int], forge: Forge
-    ) -> None:
-        super().__init__(broker, name, clients)
+    def __init__(self, link: Link, name: str, clients: Sequence[int], forge: Forge) -> None:
+        super().__init__(link, name, clients)
         self._forge = forge
         self.fired = 0
 
@@ -51,12 +51,12 @@ class StolenStage(Stage):
 
     def __init__(self, runs: Path, forge: Forge, *, everybody: bool = False) -> None:
         super().__init__(runs)
-        self.thief = Thief(self.broker, "t", (STOLEN,), forge)
+        self.thief = Thief(MemoryLink(self.broker), "t", (STOLEN,), forge)
         others = forge if everybody else honestly
         self.boards = [
             self.thief,
-            Thief(self.broker, "a", (0, 1), others),
-            Thief(self.broker, "b", (2,), others),
+            Thief(MemoryLink(self.broker), "a", (0, 1), others),
+            Thief(MemoryLink(self.broker), "b", (2,), others),
         ]
         self.last: Coordinator  # the one that has ended the run
 
@@ -115,11 +115,6 @@ def drain(coordinator: Coordinator, link: MemoryLink) -> None:
     for _ in range(200):
         if not link.busy or not coordinator.advance():
             return
-
-
-def honestly(message: Message) -> list[Packet]:
-    """What the real daemon sends."""
-    return [packet("fl", message)]
 
 
 def tables_in(folder: Path) -> dict[str, str]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from common.wire.json_codec import MAX_JSON
@@ -21,15 +20,19 @@ from fl_server.rounds.boards import most_boards
 from fl_server.run.journal import read_records
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
-from tests.attacks.forging import (
-    forged_blob,
-    json_of,
-    update_in,
-    with_blob,
-    with_fields,
-    with_meta,
+from tests.attacks.forges import (
+    counting,
+    digits_of_counts,
+    enormous_shape,
+    honestly,
+    info_with,
+    many_values,
+    not_finite,
+    stolen_model,
+    weighing,
 )
-from tests.attacks.stage import STOLEN, StolenStage, honestly, tables_in
+from tests.attacks.forging import Forge, with_meta
+from tests.attacks.stage import STOLEN, StolenStage, tables_in
 from tests.fl_server.coordinator.scripted import Stage
 
 AFTER = [0, 2, 5, 20]  # steps between the first forged message and the kill
@@ -41,18 +44,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     return stage.play(stage.coordinator()[0])
 
 
-def play(folder: Path, forge: Callable[[Message], Iterable[Packet]]) -> tuple[StolenStage, str]:
+def play(folder: Path, forge: Forge) -> tuple[StolenStage, str]:
     stage = StolenStage(folder, forge)
     digest = stage.play(stage.coordinator()[0])
     return stage, digest
-
-
-def not_finite(message: Message) -> Iterable[Packet]:
-    if not isinstance(message, Chunk):
-        return honestly(message)
-    arrays, meta = update_in(message)
-    broken = {name: np.full_like(array, np.nan) for name, array in arrays.items()}
-    return with_blob(message, forged_blob(broken, json_of(meta)))
 
 
 @pytest.fixture(scope="module")
@@ -62,43 +57,6 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 # updates
-
-
-def enormous_shape(message: Message) -> Iterable[Packet]:
-    if not isinstance(message, Chunk):
-        return honestly(message)
-    _, meta = update_in(message)
-    many = 10**4300 - 1
-
-    def twist(entries: dict[str, dict[str, object]]) -> None:
-        entries["x"] |= {"shape": [many], "data_offsets": [0, many]}
-
-    arrays = {"x": np.zeros(1, np.uint8)}
-    return with_blob(message, forged_blob(arrays, json_of(meta), twist=twist))
-
-
-def weighing(weight: float) -> Callable[[Message], Iterable[Packet]]:
-    def forge(message: Message) -> Iterable[Packet]:
-        if not isinstance(message, Chunk):
-            return honestly(message)
-        return with_meta(message, weights={"base": weight, "head": weight})
-
-    return forge
-
-
-def many_values(message: Message) -> Iterable[Packet]:
-    if not isinstance(message, Chunk):
-        return honestly(message)
-    return with_meta(message, values={f"{at:064d}": 1.0 for at in range(4000)})
-
-
-def stolen_model(message: Message) -> Iterable[Packet]:
-    """Values that are finite, but whose sums are not."""
-    if not isinstance(message, Chunk):
-        return honestly(message)
-    arrays, meta = update_in(message)
-    huge = {name: np.full_like(array, 3e38) for name, array in arrays.items()}
-    return with_blob(message, forged_blob(huge, json_of(meta)))
 
 
 UPDATES = {
@@ -148,24 +106,6 @@ def test_checkpoints_stay_readable_whatever_boards_report(tmp_path: Path) -> Non
 # counts
 
 
-def digits_of_counts(message: Message) -> Iterable[Packet]:
-    if not isinstance(message, ClientMetrics):
-        return honestly(message)
-    nines = b"9" * 4300
-    counts = b'{"G":{"correct":%b,"total":%b}}' % (nines, nines)
-    return [with_fields(message, {"counts": counts})] * 3
-
-
-def counting(total: int) -> Callable[[Message], Iterable[Packet]]:
-    def forge(message: Message) -> Iterable[Packet]:
-        if not isinstance(message, ClientMetrics):
-            return honestly(message)
-        counts = json.dumps({s: {"correct": total, "total": total} for s in ("G", "L1")})
-        return [with_fields(message, {"counts": counts.encode()})]
-
-    return forge
-
-
 COUNTS = {
     "4: totals of 4300 digits": digits_of_counts,
     "14: totals of 2^60": counting(2**60),
@@ -190,15 +130,6 @@ def test_hostile_counts_are_rejected_and_change_no_accuracy(
 
 
 # numbers in reports of progress
-
-
-def info_with(name: str, value: str) -> Callable[[Message], Iterable[Packet]]:
-    def forge(message: Message) -> Iterable[Packet]:
-        if not isinstance(message, Info):
-            return honestly(message)
-        return [*[with_fields(message, {name: value.encode()})] * 3, *honestly(message)]
-
-    return forge
 
 
 INFOS = {

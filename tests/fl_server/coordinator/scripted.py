@@ -11,10 +11,11 @@ import numpy as np
 
 from common import VERSION
 from common.arrays import Arrays
+from common.config import Experiment
 from common.errors import ProtocolError
 from common.experiment.file import parse_experiment
 from common.wire.chunks import cut
-from common.wire.link import Arrived, Session, Up
+from common.wire.link import Arrived, Link, Session, Up
 from common.wire.messages import (
     PROTOCOL,
     Chunk,
@@ -64,25 +65,31 @@ def update_of(run: str, round_number: int, client: int, model: Arrays) -> bytes:
 class ScriptedBoard:
     """Answers every round for its clients, and again until its answers are confirmed."""
 
-    def __init__(self, broker: MemoryBroker, name: str, clients: Sequence[int]) -> None:
-        self.link = MemoryLink(broker)
+    def __init__(self, link: Link, name: str, clients: Sequence[int]) -> None:
+        self.link = link
         self.name = name
         self.clients = tuple(clients)
         self.ended = False
+        self._connection = 0
         self._current: CurrentRound | None = None
         self._selected: Selected | None = None
         self._model: tuple[int, Arrays] | None = None
-        topics = board_subscriptions("fl", self.clients)
+        topics = board_subscriptions("fl", self.clients)[:-1]  # without presence
         self.link.open(Session(f"board-{name}", topics, lambda n: self._presence(n, gone=True)))
 
     def step(self) -> None:
         happening = self.link.receive(0.0)
         if isinstance(happening, Up):
-            self.link.publish(self._presence(happening.connection))
+            self._connection = happening.connection
+            self.announce()
         if isinstance(happening, Arrived):
             self.link.confirm(happening)
             with contextlib.suppress(ProtocolError):  # a daemon drops it
                 self._take(unpack("fl", happening.topic, happening.payload)[1])
+
+    def announce(self) -> None:
+        """Publish its presence, as a daemon does now and then."""
+        self.link.publish(self._presence(self._connection))
 
     def send(self, message: Message) -> None:
         self.link.publish(packet("fl", message))
@@ -127,7 +134,7 @@ class ScriptedBoard:
             if client in selected.clients and client not in current.safe:
                 self._send_update(current.run, current.round, client, model[1])
             if client in selected.testers and client not in current.measured:
-                count = Count(correct=client + current.round, total=10)
+                count = Count(correct=(client + current.round) % 10, total=10)
                 self.send(
                     ClientMetrics(
                         run=current.run,
@@ -163,12 +170,13 @@ class Stage:
     boards: list[ScriptedBoard] = field(default_factory=list)
     reported: list[facts.Fact] = field(default_factory=list)
     _made: list[Coordinator] = field(default_factory=list)
+    experiment: Experiment = EXPERIMENT
 
     def __post_init__(self) -> None:
-        self.store = create_run(self.runs, "r", EXPERIMENT)
+        self.store = create_run(self.runs, "r", self.experiment)
         self.boards = [
-            ScriptedBoard(self.broker, "a", (0, 1)),
-            ScriptedBoard(self.broker, "b", (2, 3)),
+            ScriptedBoard(MemoryLink(self.broker), "a", (0, 1)),
+            ScriptedBoard(MemoryLink(self.broker), "b", (2, 3)),
         ]
 
     def coordinator(self) -> tuple[Coordinator, MemoryLink]:
@@ -178,13 +186,16 @@ class Stage:
             RunStore(self.store.folder),
             link,
             federation="fl",
-            observe=self.reported.append,
+            observe=self.observe,
             background=lambda work: work(),
             clock=self.broker.clock,
         )
         self._made.append(made)
         made.open()
         return made, link
+
+    def observe(self, fact: facts.Fact) -> None:
+        self.reported.append(fact)
 
     def close_files(self) -> None:
         """Those of killed coordinators; a real process would be gone."""
