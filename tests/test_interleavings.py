@@ -93,7 +93,7 @@ def others_are_enough(setup: Setup, gone: int) -> bool:
     return there >= max(least_updates(setup), setup.start_with or len(setup.clients))
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(patient_setups, stories, st.booleans())
 def test_a_disturbed_run_ends_with_the_numbers_of_an_undisturbed_one(
     setup: Setup, story: bytes, leftovers: bool
@@ -101,7 +101,7 @@ def test_a_disturbed_run_ends_with_the_numbers_of_an_undisturbed_one(
     check_that_nothing_changed(setup, story, leftovers=leftovers)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(hasty_setups, stories, st.none() | st.integers(0, 2))
 def test_an_impatient_run_always_ends_and_never_with_too_few_updates(
     setup: Setup, story: bytes, gone: int | None
@@ -111,7 +111,7 @@ def test_an_impatient_run_always_ends_and_never_with_too_few_updates(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@settings(max_examples=1500)
+@settings(max_examples=400)
 @given(patient_setups, st.binary(min_size=200, max_size=3 * LONGEST_STORY), st.booleans())
 def test_many_more_disturbed_runs_end_with_the_numbers_of_an_undisturbed_one(
     setup: Setup, story: bytes, leftovers: bool
@@ -121,7 +121,7 @@ def test_many_more_disturbed_runs_end_with_the_numbers_of_an_undisturbed_one(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@settings(max_examples=800)
+@settings(max_examples=300)
 @given(
     hasty_setups,
     st.binary(min_size=200, max_size=3 * LONGEST_STORY),

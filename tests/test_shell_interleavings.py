@@ -68,7 +68,7 @@ def check_that_it_ends(setup: Setup, story: bytes, gone: int | None) -> None:
         assert len(trained) == setup.rounds
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(patient_setups, stories, st.booleans())
 def test_a_disturbed_run_ends_with_the_numbers_of_an_undisturbed_one(
     setup: Setup, story: bytes, leftovers: bool
@@ -76,7 +76,7 @@ def test_a_disturbed_run_ends_with_the_numbers_of_an_undisturbed_one(
     check_that_nothing_changed(setup, story, leftovers=leftovers)
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(hasty_setups, stories, st.none() | st.integers(0, 2))
 def test_an_impatient_run_always_ends_and_never_with_too_few_updates(
     setup: Setup, story: bytes, gone: int | None
@@ -86,7 +86,7 @@ def test_an_impatient_run_always_ends_and_never_with_too_few_updates(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(patient_setups, st.binary(min_size=200, max_size=3 * LONGEST_STORY), st.booleans())
 def test_many_more_disturbed_runs_end_with_the_numbers_of_an_undisturbed_one(
     setup: Setup, story: bytes, leftovers: bool
@@ -96,7 +96,7 @@ def test_many_more_disturbed_runs_end_with_the_numbers_of_an_undisturbed_one(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(
     hasty_setups,
     st.binary(min_size=200, max_size=3 * LONGEST_STORY),

@@ -94,6 +94,10 @@ class Client(Protocol):
         """How many training samples each client of the experiment has."""
 
     @property
+    def buffers(self) -> frozenset[str]:
+        """The model's arrays that are no parameters: running statistics, counters."""
+
+    @property
     def rebalanced(self) -> Rebalanced:
         """The samples that the algorithm's `rebalance` asks for."""
 

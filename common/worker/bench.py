@@ -21,6 +21,7 @@ from common.data.shards import ShardSet
 from common.disk.flusher import Flusher
 from common.experiment.resolve import (
     algorithm_of,
+    buffers_of,
     first_model,
     keeps_state,
     network_of,
@@ -70,6 +71,7 @@ class Workbench:
         self.algorithm = algorithm_of(experiment)
         self._like = self._first_download()
         self.network = network_of(experiment)
+        self.buffers = buffers_of(experiment)
         self._nets: dict[tuple[str, ...], TorchNet] = {}
         self._snapshots = SnapshotStore(snapshots, run)
         self._keeps_state = keeps_state(experiment)

@@ -92,6 +92,11 @@ class TorchClient:
         return self.shard.sizes
 
     @property
+    def buffers(self) -> frozenset[str]:
+        """The model's arrays that are no parameters: running statistics, counters."""
+        return self._bench.buffers
+
+    @property
     def rebalanced(self) -> Rebalanced:
         """The samples that the algorithm's `rebalance` asks for."""
         if self._rebalanced is None:

@@ -14,6 +14,7 @@ from common.access.credentials import reach
 from common.data.datasets import require_dataset
 from common.errors import UsageError
 from common.program.cli import INTERRUPTED
+from common.texts import escaped
 from fl_server import launch
 from fl_server.cli.options import broker_options, overrides_option, run_options
 from fl_server.reports.runs import read_run
@@ -90,7 +91,7 @@ def _show(options: launch.RunOptions, grid: tuple[Planned, ...], outcome: Outcom
         names = " ".join(shlex.quote(str(folder)) for folder in outcome.finished)
         click.echo(f"full report: fl-server report {names} -o report")
     for name, text in outcome.failed.items():
-        click.echo(f"failed: {name}: {text}", err=True)
+        click.echo(f"failed: {name}: {escaped(text)}", err=True)
     if outcome.failed:
         click.echo(f"{len(outcome.failed)} of {len(grid)} runs failed; the same command tries "
                    "them again", err=True)  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import threading
@@ -83,7 +84,8 @@ def status(
         viewer.look_around(STATUS_SECONDS)
     view = seen[0]
     if as_json:
-        click.echo(msgspec.json.encode(model(view)))
+        plain = msgspec.json.decode(msgspec.json.encode(model(view)))
+        click.echo(json.dumps(plain))  # in ASCII: nothing in it controls a terminal
     else:
         show_status(view)
     sys.exit(0 if view.going_on else 1)

@@ -48,7 +48,7 @@ class Refusals:
         for topic, count in counts.items():
             new = count - self._unheard.get(topic, 0)
             if new:
-                kind = f"{self._name(topic)}: not sent reliably"
+                kind = f"{self._name(topic)}: not sent reliably, or too many at once"
                 self._dropped.add(kind, self._sender(topic), new)
         self._unheard = counts
 

@@ -132,8 +132,11 @@ class FloodedStage(Stage):
         self.answering = False
         for step in range(MOST_TURNS):
             phase = coordinator.conductor.state.phase
-            if isinstance(phase, Working) and phase.pending <= set(STOLEN):
-                assert phase.round_number == round_number
+            if (
+                isinstance(phase, Working)
+                and phase.round_number == round_number
+                and phase.pending <= set(STOLEN)
+            ):
                 return
             self.announce(step)
             self.turn(coordinator, link)
@@ -230,7 +233,10 @@ class RunFlood:
         client = STOLEN[hostile.pick(len(STOLEN))]
         board = f"x{self.sent}" if hostile.chance(0.1) else "t"
         known = known_fields(run, round_number, client, board)
-        kinds: tuple[type[msgspec.Struct] | None, ...] = (*PLACES, UpdateMeta, None)
+        kinds: tuple[type[msgspec.Struct] | None, ...] = (
+            *(Connected, Info, ClientMetrics, ChunkHeader, UpdateMeta),
+            None,
+        )
         kind = kinds[hostile.pick(len(kinds))]
         retain = hostile.chance(0.02)
         if kind is UpdateMeta:

@@ -21,6 +21,7 @@ MESSAGES = 100_000
 GROWTH = 250_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_hundred_thousand_hostile_messages_change_nothing(tmp_path: Path, part: int) -> None:

@@ -44,6 +44,7 @@ class Stepper:
     rounds = 10
     training = TrainingSection()
     learning_rate = 0.01
+    buffers: frozenset[str] = frozenset()
 
     def __init__(self, samples: int, step: float) -> None:
         self.samples = samples

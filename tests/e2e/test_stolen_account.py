@@ -33,3 +33,5 @@ def test_a_run_survives_hostile_properties_and_the_revocation_of_their_sender(
     broker.forget()  # as the supervisor does
     rig.finish(server)
     assert rig.digest() == rig.simulate()
+    private = (rig.folder / "b1", rig.folder / "b2", rig.runs / "r")
+    assert {path.stat().st_mode & 0o777 for path in private} == {0o700}

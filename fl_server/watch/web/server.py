@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from common.access.address import Address
-from common.errors import BrokerError, UsageError
+from common.errors import UsageError
 from fl_server.watch import facts
 from fl_server.watch.facts.making import stamped
 from fl_server.watch.topic_reader import TopicReader
@@ -83,7 +83,7 @@ class Web:
             begun = time.monotonic()
             try:
                 self._reader.look(LOOK_SECONDS)
-            except BrokerError as error:
+            except Exception as error:  # noqa: BLE001 - the run must go on
                 self.audience.observe(stamped(facts.Problem(str(error)), time.time()))
                 self.audience.send_changes(time.time())
                 log.warning("the web page sees nothing any more: %s", error)
