@@ -184,7 +184,7 @@ class Aggregator:
 
     def note_energy(self, info: Info) -> None:
         """Take the energy of a client's training in the open round."""
-        if info.joules is not None and info.round == self._opened:
+        if info.joules is not None and info.round == self._meta.round + 1:
             self.tally.spend(info.client, info.joules)
 
     def _check_job(self, round_number: int, client: int, blob: bytes) -> None:

@@ -21,8 +21,9 @@ from common.wire.messages import (
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors
 from common.wire.topics import Packet, unpack
 from fl_client.agent.machine import MOST_ENDED
-from tests.attacks.extremes import KINDS, Hostile, known_fields
+from tests.attacks.extremes import Hostile, known_fields
 from tests.attacks.hostile_updates import HostileUpdates
+from tests.attacks.type_values import KINDS
 from tests.fl_client.board_rig import EXPERIMENT, RUN, Rig, weights
 
 PLACES: dict[type[msgspec.Struct], str] = {

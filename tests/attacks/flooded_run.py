@@ -39,16 +39,18 @@ from fl_server.coordinator.conductor import Conductor
 from fl_server.coordinator.service import Coordinator
 from fl_server.rounds.boards import most_boards
 from fl_server.rounds.state import Working
+from fl_server.run.journal import read_records
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
 from fl_server.watch.listener import Listener
 from fl_server.watch.screen import draw
 from fl_server.watch.view import View
 from fl_server.watch.web.sections import sections
-from tests.attacks.extremes import KINDS, Hostile, known_fields
+from tests.attacks.extremes import Hostile, known_fields
 from tests.attacks.forging import forged_blob, json_of, update_in, with_blob, with_fields
 from tests.attacks.hostile_updates import HostileUpdates
 from tests.attacks.stage import Thief, drain, tables_in
+from tests.attacks.type_values import KINDS
 from tests.fl_server.coordinator.scripted import ScriptedBoard, Stage
 from tests.memory_broker import MemoryLink
 
@@ -131,10 +133,12 @@ class FloodedStage(Stage):
         """Until a round waits for the thief alone."""
         self.answering = False
         for step in range(MOST_TURNS):
+            if coordinator.finished:
+                return
             phase = coordinator.conductor.state.phase
             if (
                 isinstance(phase, Working)
-                and phase.round_number == round_number
+                and phase.round_number >= round_number
                 and phase.pending <= set(STOLEN)
             ):
                 return
@@ -180,10 +184,11 @@ class RunFlood:
         coordinator, link = stage.coordinator()
         for round_number in (1, 2):
             stage.open_round(coordinator, link, round_number)
-            for _ in range(2):
-                self._flood(coordinator, link, -(-messages // 4))
-                link.kill()
-                coordinator, link = stage.coordinator()
+            for kills in (True, True, False):
+                self._flood(coordinator, link, -(-messages // 6))
+                if kills and not coordinator.finished:
+                    link.kill()
+                    coordinator, link = stage.coordinator()
             stage.finish_round(coordinator, link, round_number)
         stage.finish_round(coordinator, link, 3)
         coordinator.close()
@@ -204,23 +209,32 @@ class RunFlood:
         assert found is not None
         assert found[1].round == 2
         assert tables_in(stage.store.folder)
+        lines = read_records(stage.store.folder / "metrics.jsonl")
+        for name in ("energy_joules", "train_seconds", "samples"):
+            assert all(line[name] >= 0 for line in lines[1:]), "sums are finite, so not null"
         events = stage.store.folder / "events.jsonl"
         assert events.stat().st_size < 4_000_000, "what is sent to us decides what we write"
 
     def _flood(self, coordinator: Coordinator, link: MemoryLink, messages: int) -> None:
+        if coordinator.finished:
+            return
         broker, conductor = self.stage.broker, coordinator.conductor
         model, _ = decode_tensors(
             conductor.aggregator.download(conductor.state.done + 1), ModelMeta
         )
         updates = HostileUpdates(self._hostile, model, poisoned=self._poisoned)
         end = self.sent + messages
-        while self.sent < end:
+        for at in range(2 * most_boards(conductor.policy)):
+            name = f"y{at}"
+            fields = {**self.stage.thief.presence(), "board": name, "instance": name}
+            broker.publish(packet("fl", Connected(**{**fields, "clients": (CLIENTS + 2,)})))
+        while self.sent < end and not coordinator.finished:
             for shot in self._shots(updates, conductor.state.done + 1):
                 broker.publish(shot)
                 self.sent += 1
             broker.pass_time(0.002)
-            while link.busy:
-                assert coordinator.advance(), "the run has ended"
+            while link.busy and coordinator.advance():
+                pass
             self._forget(conductor)
             self._watch()
             if self.sent % LOOK < 2:
@@ -231,8 +245,11 @@ class RunFlood:
         """One message, or the parts of an update."""
         hostile, run = self._hostile, self.stage.store.run
         client = STOLEN[hostile.pick(len(STOLEN))]
-        board = f"x{self.sent}" if hostile.chance(0.1) else "t"
+        invented = hostile.chance(0.2)
+        board = f"x{self.sent}" if invented else "t"
         known = known_fields(run, round_number, client, board)
+        known["state"] = "trained" if hostile.chance(0.5) else "failed"
+        known["clients"] = [CLIENTS + 1] if invented else [*STOLEN]
         kinds: tuple[type[msgspec.Struct] | None, ...] = (
             *(Connected, Info, ClientMetrics, ChunkHeader, UpdateMeta),
             None,

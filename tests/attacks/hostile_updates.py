@@ -11,13 +11,15 @@ import numpy as np
 from common.arrays import Array, Arrays
 from common.wire.tensor_blob import TensorEntry
 from common.wire.tensors import Stamp, UpdateMeta
-from tests.attacks.extremes import Hostile, Tree
+from tests.attacks.extremes import Hostile
 from tests.attacks.forging import Entry, forged_blob
+from tests.attacks.type_values import Tree
 
 VALUES = (
     *(np.nan, np.inf, -np.inf, 3.4e38, 1e38, 1e15, 1.0000001e15, -1e15, -0.0, 1e-45, 0.0),
     *(65504.0, 65520.0),
 )
+LENGTHS = (b"9" * 4300, b"9" * 400, b"9223372036854775807", b"1099511627776", b"9", b"10")
 KINDS = (np.float64, np.float16, np.int64, np.int32, np.int16, np.int8, np.uint8, np.bool_)
 
 
@@ -30,7 +32,7 @@ class HostileUpdates:
         self._poisoned = poisoned
         self._ways: tuple[Callable[[dict[str, Array]], dict[str, Array]], ...] = (
             *(self._as_they_are, self._with_a_value, self._of_another_kind),
-            *(self._of_another_shape, self._more, self._fewer),
+            *(self._of_another_shape, self._more, self._fewer, self._one),
         )
 
     def blob(self, known: dict[str, Tree]) -> bytes:
@@ -55,7 +57,11 @@ class HostileUpdates:
         return blob
 
     def _twist(self, entries: dict[str, Entry]) -> None:
-        if entries and self._hostile.chance(0.3):
+        if len(entries) == 1:  # lengths that agree with each other
+            length = LENGTHS[self._hostile.pick(len(LENGTHS))]
+            text = b'{"dtype":"U8","shape":[%b],"data_offsets":[0,%b]}' % (length, length)
+            entries.update(dict.fromkeys(entries, text))
+        elif entries and self._hostile.chance(0.3):
             name = list(entries)[self._hostile.pick(len(entries))]
             honest = entries[name]
             assert isinstance(honest, dict)
@@ -89,6 +95,9 @@ class HostileUpdates:
     def _more(self, arrays: dict[str, Array]) -> dict[str, Array]:
         names = ("x" * 5000, "", "__metadata__ ", "base.\u202e", "\x1b[31m", "head.../..")
         return {**arrays, names[self._hostile.pick(len(names))]: np.zeros(3, np.float32)}
+
+    def _one(self, arrays: dict[str, Array]) -> dict[str, Array]:
+        return {next(iter(arrays)): np.zeros(9, np.uint8)}
 
     def _fewer(self, arrays: dict[str, Array]) -> dict[str, Array]:
         return dict(list(arrays.items())[: self._hostile.pick(len(arrays))])

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from common.wire.messages import Chunk, Info, Message
-from tests.attacks.extremes import KINDS, NUMBERS, Hostile, known_fields, sites
+from tests.attacks.extremes import Hostile, known_fields
 from tests.attacks.flood import flood, no_errors
 from tests.attacks.flooded_run import RunFlood
+from tests.attacks.type_values import KINDS, NUMBERS, sites
 
 PARTS = 4
 MESSAGES = 100_000

@@ -14,7 +14,8 @@ from common.errors import ProtocolError
 from common.rng import generator
 from common.wire.messages import Chunk, ChunkHeader
 from common.wire.topics import TOPICS, parse, unpack
-from tests.attacks.extremes import KINDS, Hostile
+from tests.attacks.extremes import Hostile
+from tests.attacks.type_values import KINDS
 
 LEVELS = ("0", "2", "3", "90", "99999999999", "-1", "b1", "b2", "ghost", "@coordinator", "x")
 TRUNCATED = 2000  # most of what is cut off a chunk stays small, to be many
