@@ -59,6 +59,7 @@ from fl_client.agent.state import (
 
 RETRY_SECONDS = 5.0
 RETRY_AT_MOST = 60.0
+MOST_ENDED = 64  # runs whose end is remembered
 DOWNLOADS = 2  # complete models that are kept on disk
 
 M = TypeVar("M", CurrentRound, Selected)
@@ -123,7 +124,10 @@ def _note_message(
             others = _of_open_run(state, state.selected)
             return replace(state, selected={**others, run: message})
         case TrainEnd():
-            return replace(state, ended=state.ended | {message.run})
+            kept = state.ended
+            if len(kept) >= MOST_ENDED:
+                kept = frozenset({state.detail.run} & kept if state.detail else ())
+            return replace(state, ended=kept | {message.run})
 
 
 def _of_open_run(state: State, known: Mapping[str, M]) -> dict[str, M]:

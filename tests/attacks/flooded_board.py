@@ -20,6 +20,7 @@ from common.wire.messages import (
 )
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors
 from common.wire.topics import Packet, unpack
+from fl_client.agent.machine import MOST_ENDED
 from tests.attacks.extremes import KINDS, Hostile, known_fields
 from tests.attacks.hostile_updates import HostileUpdates
 from tests.fl_client.board_rig import EXPERIMENT, RUN, Rig, weights
@@ -73,6 +74,8 @@ class BoardFlood:
         quiet.work()
         assert set(rig.updates(mark)) == set(quiet.updates())
         assert rig.presence().settled
+        assert len(rig.daemon.state.ended) <= MOST_ENDED
+        assert len(list((rig.settings.state / "downloads").iterdir())) < 10
         rig.daemon.close()
 
     def _is_rival(self, shot: Packet) -> bool:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import string
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from common.errors import ProtocolError
 from common.rng import generator
-from common.wire.topics import TOPICS, unpack
+from common.wire.messages import Chunk, ChunkHeader
+from common.wire.topics import TOPICS, parse, unpack
+from tests.attacks.extremes import KINDS, Hostile
 
-ODD_VALUES: tuple[Any, ...] = (
-    None, True, -1, 0, 1, 2, 3, 10**6, 2**31, 2**63, 2**64, 10**40, 1e308, -1e308, 0.5, "", "x",
-    "0", "é", "\u0000", "x" * 5000, [], [0, 1, 2, 3], [-1], ["x"], {}, {"0": 1}, {"x": {}},
-)  # fmt: skip
 LEVELS = ("0", "2", "3", "90", "99999999999", "-1", "b1", "b2", "ghost", "@coordinator", "x")
 TRUNCATED = 2000  # most of what is cut off a chunk stays small, to be many
 
@@ -49,6 +48,7 @@ class Fuzzer:
 
     def __init__(self, seed: int, heard: Sequence[tuple[str, bytes]]) -> None:
         self._rng = generator(seed, "fuzz")
+        self._hostile = Hostile(seed)
         self._heard = [(topic, payload) for topic, payload in heard if payload]
         self._jsons = [
             (topic, json.loads(payload))
@@ -121,39 +121,30 @@ class Fuzzer:
         return bytes(changed)
 
     def _odd_json(self, topic: str) -> bytes:
-        """Valid JSON with a wrong value, another run, a field too many or too few."""
+        """A message like one that was heard, with extreme values in some of its fields."""
         fitting = self._fitting_json(topic)
         message = dict(fitting[self._pick(len(fitting))])
-        for _ in range(1 + self._pick(2)):
-            self._twist(message)
         last = topic.rpartition("/")[2]
         if "client" in message and last.isdecimal() and self._rng.random() < 0.7:
             message["client"] = int(last)
         if "board" in message and self._rng.random() < 0.7:
             message["board"] = last
-        return json.dumps(message).encode()
+        return self._hostile.message(self._type_of(topic), message)
 
-    def _twist(self, message: dict[str, Any]) -> None:
-        keys = list(message) or ["run"]
-        key = keys[self._pick(len(keys))]
-        match self._pick(4):
-            case 0:
-                message.pop(key, None)
-            case 1:
-                message["".join(self._rng.choice(list(string.ascii_letters), 5))] = 1
-            case _:
-                message[key] = ODD_VALUES[self._pick(len(ODD_VALUES))]
+    def _type_of(self, topic: str) -> type[msgspec.Struct]:
+        """The type of a topic's messages, or any."""
+        payload = parse("fl", topic)[0].payload
+        return KINDS[self._pick(len(KINDS))] if payload is Chunk else payload
 
     def _odd_chunk(self) -> bytes:
         """A chunk whose header lies about its size, its parts, its round or its digest."""
         body = self._chunks[self._pick(len(self._chunks))]
         (length,) = struct.unpack_from(">I", body, 4)
         header = json.loads(body[8 : 8 + length])
-        self._twist(header)
         if self._rng.random() < 0.5:
             header["size"] = int(2 ** (40 * self._rng.random()))
             header["parts"] = max(1, -(-header["size"] // (512 * 1024)))
-        text = json.dumps(header).encode()
+        text = self._hostile.message(ChunkHeader, header)
         stated = len(text) if self._rng.random() < 0.8 else self._pick(2**32)
         kept = body[8 + length :] if self._rng.random() < 0.01 else self._rng.bytes(100)
         return b"FBC1" + struct.pack(">I", stated) + text + kept

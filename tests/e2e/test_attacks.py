@@ -144,6 +144,6 @@ def test_of_two_daemons_with_one_name_whoever_is_left_may_start_again(rig: Rig) 
         assert running.wait(PATIENCE) == 0
         before = ready(name)
         running = start(name)
-        eventually(lambda name=name, before=before: ready(name) > before, f"{name} again")
+        eventually(lambda: ready(name) > before, f"{name} again")  # noqa: B023 - called here
     rig.finish(rig.coordinator())
     assert rig.digest() == rig.simulate()
