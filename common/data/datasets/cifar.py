@@ -7,6 +7,7 @@ without carrying out any of them, and labels and pixels are picked out of the ar
 from __future__ import annotations
 
 import pickletools
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,10 +89,22 @@ def _labels_and_pixels(
     return np.frombuffer(bytes(labels), np.uint8), np.frombuffer(pixels, np.uint8)
 
 
+def _genops(content: bytes) -> Iterator[tuple[Any, Any, int | None]]:
+    """As pickletools does it, without Python's warning of an escape in what is only noise."""
+    steps = pickletools.genops(content)
+    while True:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            found = next(steps, None)
+        if found is None:
+            return
+        yield found
+
+
 def _opcodes(path: Path, content: bytes) -> Iterator[tuple[str, Any]]:
     """Each opcode of a pickle with its argument; only those that the official files have."""
     try:
-        for opcode, argument, place in pickletools.genops(content):
+        for opcode, argument, place in _genops(content):
             if opcode.name not in _OPCODES:
                 raise DataError(f"{path} is damaged: {opcode.name} at byte {place}")
             yield opcode.name, argument
