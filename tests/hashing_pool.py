@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from common.arrays import Arrays
+from common.errors import FedbedError
 from common.wire.messages import ClientMetrics, Count
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.worker.orders import JobDone, JobError, JobOrder, Prepare, Prepared, Report
@@ -81,7 +82,12 @@ class HashingPool:
             return True
         if not self._jobs:
             return False
-        self._work(list(self._jobs.values())[choice % len(self._jobs)])
+        running = list(self._jobs.values())[choice % len(self._jobs)]
+        try:
+            self._work(running)
+        except (FedbedError, ValueError, KeyError) as error:  # as a training process does
+            self._jobs.pop(running.order.job, None)
+            self._post(JobError(job=running.order.job, problem=str(error)))
         return True
 
     def die(self) -> bool:

@@ -12,6 +12,9 @@ import msgspec
 import pytest
 
 from common.wire.messages import Chunk, Info, Message
+from fl_server.reports.build import write_report
+from fl_server.reports.groups import group_runs
+from fl_server.reports.runs import read_run
 from tests.attacks.extremes import Hostile, known_fields
 from tests.attacks.flood import flood, no_errors
 from tests.attacks.flooded_run import RunFlood
@@ -40,6 +43,8 @@ def test_updates_that_are_extreme_but_valid_leave_a_run_that_can_be_read(
     with no_errors():
         run = RunFlood(tmp_path, 11, poisoned=False)
         run.play(2_000)
+    groups = group_runs([read_run(run.stage.store.folder, None)])
+    assert write_report(tmp_path / "report", groups, None, "today").exists()
 
 
 def test_every_field_of_every_type_gets_every_extreme_value() -> None:
