@@ -224,7 +224,7 @@ def test_a_coordinator_in_any_encoding_survives_any_text(
 @pytest.mark.timeout(600)
 def test_a_run_and_its_viewers_survive_a_thousand_idle_connections(rig: Rig) -> None:
     rig.write_experiment(LONG)
-    boards(rig, ["0-1", "2-3"])
+    boards(rig, ["0-1"])  # the run waits for the other board until we have looked at the page
     server = rig.coordinator("--web", "127.0.0.1:0")
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (512, 512))
     port = urlsplit(address_of(rig, "server", server)).port
@@ -245,6 +245,7 @@ def test_a_run_and_its_viewers_survive_a_thousand_idle_connections(rig: Rig) -> 
         connection.request("GET", "/snapshot")
         assert connection.getresponse().status == 200
         connection.close()
+        rig.daemon("b2", "2-3")
         assert any(b"event: change" in line for line in events)  # the other viewer goes on
         rig.finish(server)
     assert "Traceback" not in rig.log("server")
