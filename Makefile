@@ -10,7 +10,7 @@ demo: setup-demo  ## a federation of four boards on this machine, from nothing t
 test: check  ## every check and every test
 	$(BIN)/pytest
 
-quick: setup-test  ## the tests that take less than a minute together
+quick: setup-test  ## the fast tests
 	$(BIN)/pytest -m "not slow"
 
 bench: setup-test setup-flower  ## how close to the hardware, bare MQTT and Flower; at most 20 minutes on a quiet machine
