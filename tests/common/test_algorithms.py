@@ -48,7 +48,9 @@ class Stepper:
 
     def __init__(self, samples: int, step: float) -> None:
         self.samples = samples
-        self.data = Samples(np.zeros((samples, 1, 2, 2), np.uint8), np.zeros(samples, np.int64))
+        self.data = Samples(
+            (np.zeros((samples, 1, 2, 2), np.uint8),), np.zeros(samples, np.int64)
+        )
         self.rebalanced = Rebalanced(self.data, samples)
         self.counts: Array = np.array([samples, 0])
         self.sizes: Array = np.array([samples, samples])
