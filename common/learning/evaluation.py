@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
-from torch import Tensor
 from torch.nn import functional
 
+from common.algorithms.client import Predictor
 from common.data.samples import Samples
 from common.learning.device import device
 from common.learning.inputs import batch_of
 from common.learning.net import TorchNet
 
 
-def count_correct(
-    predict: Callable[[Tensor], Tensor], samples: Samples, batch: int = 100
-) -> int:
+def count_correct(predict: Predictor, samples: Samples, batch: int = 100) -> int:
     """How many samples have their largest logit at their own class."""
     labels = torch.tensor(samples.targets, device=device())
     correct = 0

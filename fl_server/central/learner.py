@@ -46,7 +46,7 @@ class Learner:
 
     def accuracy(self, samples: Samples) -> float:
         """The share of correct answers."""
-        return count_correct(self._network, samples) / len(samples)
+        return count_correct(TorchNet(self._network), samples) / len(samples)
 
     def model(self) -> dict[str, Array]:
         """The model as it is now."""
