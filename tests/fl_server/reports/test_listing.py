@@ -17,6 +17,7 @@ from common.experiment.file import parse_experiment
 from common.learning.inputs import normalised
 from fl_server.central.load import load_run
 from fl_server.cli import main
+from fl_server.coordinator.local_clients import make_local_clients
 from fl_server.coordinator.simulate import Simulation
 from fl_server.run.model_file import read_model, write_model
 from fl_server.run.store import create_run
@@ -40,7 +41,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         table = {**TINY, "experiment": {**TINY["experiment"], "seed": seed}}
         store = create_run(root, name, parse_experiment(table))
-        Simulation(store, processes=1, shards=root / ".shards", observe=lambda _: None).run()
+        Simulation(
+            store,
+            clients=make_local_clients(1),
+            shards=root / ".shards",
+            observe=lambda _: None,
+        ).run()
     create_run(root, "begun", parse_experiment(TINY))
     return root
 
