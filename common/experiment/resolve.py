@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from common.algorithms import build, build_complete, complete_options
+from common.algorithms import (
+    ALIASES,
+    BUILDERS,
+    build,
+    build_complete,
+    complete_options,
+    known_builders,
+)
 from common.algorithms.base import Algorithm, Server
 from common.algorithms.local_norm import with_local_norm
 from common.arrays import Arrays
@@ -25,6 +32,16 @@ from common.rng import generator
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+def own_code(experiment: Experiment) -> tuple[str, ...]:
+    """The places of all functions in it that are users' own."""
+    name, places = experiment.algorithm.name, []
+    if name not in BUILDERS and name not in ALIASES:
+        places.append(known_builders().get(name, name))
+    if has_user_model(experiment):
+        places.append(experiment.model.name)
+    return tuple(places)
 
 
 def algorithm_of(experiment: Experiment) -> Algorithm:

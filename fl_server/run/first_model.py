@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from common.arrays import Array, Arrays
 from common.config import Experiment
 from common.errors import ConfigError, FedbedError
 from common.experiment.resolve import first_model, has_user_model
+from common.program.child import python_module
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def _warm_up(start: Start, epochs: int, folder: Path) -> Start:
     with tempfile.TemporaryDirectory(dir=folder) as beside:
         file = Path(beside) / "model.safetensors"
         file.write_bytes(safetensors.numpy.save(dict(start.model)))
-        command = [sys.executable, "-m", "fl_server.central.warm_up", str(folder), str(file)]
+        command = python_module("fl_server.central.warm_up", str(folder), str(file))
         log.info("warming up for %d epochs", epochs)
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode != 0:
