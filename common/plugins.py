@@ -70,6 +70,8 @@ def beside(path: str) -> Path:
 def find_function(key: str, name: str, place: str = "") -> Callable[..., object]:
     """The function that the setting `key` calls `name`; it is at `place`, or at its name."""
     what, (source, _, attribute) = f"{key} is {name!r}", (place or name).rpartition(":")
+    if not source or not attribute:
+        raise ConfigError(f"{what}; expected file.py:function or module:function")
     if source.endswith(".py"):
         module = _of_file(what, source)
     else:
@@ -137,8 +139,6 @@ def _of_name(what: str, source: str, here: Path | None) -> ModuleType:
             where = f"in {_code().folder} or " if _code().folder else ""
             raise ConfigError(f"{what}, but no module {source} is {where}installed") from error
         raise ConfigError(f"{what}, {_hidden(source, here)}") from error
-    except ValueError as error:  # an empty name
-        raise ConfigError(f"{what}; expected file.py:function or module:function") from error
     file = getattr(module, "__file__", None)
     if here is not None and not _lies_in(here, file) and Path(file or "") != here:
         raise ConfigError(f"{what}, {_hidden(source, here)}")

@@ -11,7 +11,7 @@ import msgspec
 from common import VERSION
 from common.config import Experiment
 from common.errors import FedbedError
-from common.experiment.resolve import participants_of
+from common.experiment.resolve import algorithm_of, own_code, participants_of
 from common.wire.messages import Info, TrainDetail
 from common.worker.orders import EpochDone, JobDone, JobError, JobOrder, Prepare, Prepared
 from common.worker.pool import Pool
@@ -74,6 +74,8 @@ class Jobs:
         try:
             experiment = msgspec.json.decode(detail.experiment, type=Experiment)
             mine = sorted(set(self._policy.clients) & set(participants_of(experiment)))
+            if not own_code(experiment):  # which only training processes import
+                algorithm_of(experiment)
         except (msgspec.DecodeError, FedbedError) as error:
             problem = f"cannot take part in {detail.run} (fedbed {detail.version}): {error}"
             self._publish_problem(problem)

@@ -23,7 +23,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "common": (
         {"errors", "__init__"},
         {"ids", "rng", "texts", "arrays", "plugins"},
-        {"disk", "access", "program"},
+        {"disk", "access", "program", "code_files"},
         {"wire"},
         {"config"},
         {"data"},

@@ -18,7 +18,7 @@ class AlgorithmSection(Section, frozen=True, kw_only=True):
         str,
         Meta(
             description="One of those that `fl-server algorithms` lists; or your own, as "
-            '"package.module:builder".'
+            '"file.py:builder" (a file beside the experiment) or "package.module:builder".'
         ),
     ] = "fedavg"
     options: dict[str, Option] = {}  # noqa: RUF012 - msgspec copies it
@@ -32,14 +32,24 @@ class ModelSection(Section, frozen=True, kw_only=True):
         Meta(
             description='"dnn" (one hidden layer), "convnet" (two convolutions), "small" (a '
             'little convnet), "mcmahan", "cifar-cnn", "s2cnn" or, for text, "char-lstm"; or '
-            'your own, as "package.module:function".'
+            'torchvision\'s, as "torchvision:resnet18"; or your own, as "file.py:function" or '
+            '"package.module:function".'
         ),
     ] = "convnet"
+    head: Annotated[
+        str,
+        Meta(
+            description="The part of your own model that is its head, such as "
+            '"fc"; only algorithms that treat the head by itself need it.'
+        ),
+    ] = ""
     init_weights: Annotated[
         str,
         Meta(
-            description="File with trained weights to start from, such as the "
-            "model.safetensors of another run; what does not fit is drawn as usual."
+            description="Safetensors file with trained weights to start from, such as the "
+            "model.safetensors of another run, or pretrained ones; a relative path begins "
+            "at the experiment's folder. Only the coordinator needs it. What does not fit "
+            "(the head, with other classes) is drawn as usual."
         ),
     ] = ""
     warm_up: Annotated[
