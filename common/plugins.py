@@ -135,16 +135,23 @@ def _of_name(what: str, source: str, here: Path | None) -> ModuleType:
     except ModuleNotFoundError as error:
         if not f"{source}.".startswith(f"{error.name}."):  # something that the module imports
             raise ConfigError(f"{what}: {explain(error)}") from error
-        if here is None or error.name == source.partition(".")[0]:
-            where = f"in {_code().folder} or " if _code().folder else ""
-            raise ConfigError(f"{what}, but no module {source} is {where}installed") from error
-        raise ConfigError(f"{what}, {_hidden(source, here)}") from error
-    file = getattr(module, "__file__", None)
-    if here is not None and not _lies_in(here, file) and Path(file or "") != here:
+        if here is not None and not _is_at(here, source):
+            raise ConfigError(f"{what}, {_hidden(source, here)}") from error
+        where = f"in {_code().folder} or " if _code().folder else ""
+        raise ConfigError(f"{what}, but no module {source} is {where}installed") from error
+    if here is not None and not _is_at(here, source):
         raise ConfigError(f"{what}, {_hidden(source, here)}")
+    file = getattr(module, "__file__", None)
     if file is not None and source.partition(".")[0] not in OURS:
         _code().places.add(_root_of(source, Path(file)))
     return module
+
+
+def _is_at(here: Path, source: str) -> bool:
+    """Whether the top-level module that was imported is the one in the code folder."""
+    top = sys.modules.get(source.partition(".")[0])
+    files = [getattr(top, "__file__", None), *getattr(top, "__path__", ())]
+    return top is None or any(file and Path(file).is_relative_to(here) for file in files)
 
 
 def _hidden(source: str, here: Path) -> str:
