@@ -38,7 +38,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"rounds"},
         {"run"},
         {"watch", "central", "data"},
-        {"coordinator", "reports"},
+        {"coordinator", "reports", "check"},
         {"lab"},
         {"launch"},
         {"sweeps"},

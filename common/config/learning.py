@@ -56,6 +56,7 @@ class ModelSection(Section, frozen=True, kw_only=True):
         int,
         Meta(
             ge=0,
+            le=1_000_000,
             description="Epochs that the server trains on the shared samples before round 1 "
             "(needs data.share).",
         ),
@@ -94,16 +95,19 @@ class ModelSection(Section, frozen=True, kw_only=True):
 class TrainingSection(Section, frozen=True, kw_only=True):
     """What a selected client does in a round."""
 
-    epochs: Annotated[int, Meta(ge=1, description="Passes over the client's samples.")] = 5
+    epochs: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Passes over the client's samples.")
+    ] = 5
     steps: Annotated[
         int,
         Meta(
             ge=0,
+            le=1_000_000_000,
             description="If not 0: train for this many steps instead of epochs; the samples "
             "are shuffled anew when all were used.",
         ),
     ] = 0
-    batch_size: Annotated[int, Meta(ge=1, description="Samples per step.")] = 20
+    batch_size: Annotated[int, Meta(ge=1, le=1_000_000, description="Samples per step.")] = 20
     optimizer: Annotated[
         Literal["sgd", "adam"],
         Meta(description='"sgd" or "adam".'),
@@ -139,7 +143,9 @@ class TrainingSection(Section, frozen=True, kw_only=True):
 class CentralSection(Section, frozen=True, kw_only=True):
     """How `fl-server central` trains on the samples of all clients together."""
 
-    epochs: Annotated[int, Meta(ge=1, description="Passes over all training samples.")] = 20
+    epochs: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Passes over all training samples.")
+    ] = 20
     schedule: Annotated[
         Literal["cosine", "constant"],
         Meta(description="Learning rate: falling to 0 along a cosine, or always the same."),

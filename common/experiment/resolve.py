@@ -36,8 +36,6 @@ from common.rng import generator
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from common.data.datasets.base import DatasetInfo
-
 
 def own_code(experiment: Experiment) -> tuple[str, ...]:
     """The places of all functions in it that are users' own."""
@@ -146,15 +144,21 @@ def user_model(experiment: Experiment, *, tried: bool = False) -> nn.Module:
         shape=info.shape,
         classes=info.classes,
         rng=generator(experiment.experiment.seed, "model"),
-        trial=_trial(info) if tried else None,
+        trial=trial_of(experiment) if tried else None,
     )
 
 
-def _trial(info: DatasetInfo) -> tuple[Tensor, ...]:
-    """Two samples like those of a dataset, for a model to be tried on."""
+def trial_of(experiment: Experiment) -> tuple[Tensor, ...]:
+    """The inputs of two samples like those of the dataset, for a network to be tried on."""
     from common.learning.inputs import normalised
 
+    info = dataset_info(experiment.data.dataset)
     return (normalised(np.zeros((2, *info.shape), np.uint8)),)
+
+
+def has_norm(experiment: Experiment) -> bool:
+    """Whether the model has BatchNorm layers; only users' own models may."""
+    return any(name.endswith(".running_mean") for name in buffers_of(experiment))
 
 
 def network_of(experiment: Experiment) -> nn.Module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,10 +35,19 @@ class Start:
 
 def check_start(experiment: Experiment) -> None:
     """Refuse, before a run begins, what `starting_model` could not do."""
+    for error in start_errors(experiment):
+        raise error
+
+
+def start_errors(experiment: Experiment) -> Iterator[ConfigError]:
+    """Everything that `starting_model` could not do."""
     if file := experiment.model.init_weights:
-        _warm_start(Start(first_model(experiment)), beside(file), experiment)
+        try:
+            _warm_start(Start(first_model(experiment)), beside(file), experiment)
+        except ConfigError as error:
+            yield error
     if experiment.model.warm_up and not experiment.data.share:
-        raise ConfigError("model.warm_up needs samples to train on; set data.share, too")
+        yield ConfigError("model.warm_up needs samples to train on; set data.share, too")
 
 
 def starting_model(experiment: Experiment, folder: Path) -> Start:
