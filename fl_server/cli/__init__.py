@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -30,6 +31,7 @@ from fl_server.cli.report import report
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
+from fl_server.coordinator.local_clients import make_local_clients
 from fl_server.lab.faulty_lab import read_script
 from fl_server.lab.lab import share_out
 from fl_server.run.find import find_or_create, find_run
@@ -177,7 +179,9 @@ def simulate(
     experiment = load_experiment(file, overrides)
     launch.require_data(options, experiment)
     store = find_or_create(options.runs, experiment, name)
-    _exit(finished=launch.simulate(options, store, processes=processes))
+    with closing(make_local_clients(processes)) as clients:
+        finished = launch.simulate(options, store, clients)
+    _exit(finished=finished)
 
 
 @main.command()

@@ -16,6 +16,7 @@ from common.errors import ProtocolError
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
+from fl_server.coordinator.local_clients import make_local_clients
 from fl_server.coordinator.simulate import Simulation
 from fl_server.rounds.state import Close, Open
 from fl_server.run.aggregator import Aggregator
@@ -250,7 +251,9 @@ def test_what_diverges_never_enters_the_model_and_the_events_say_who_and_when(
         }
     )
     store = create_run(tmp_path, "r", experiment)
-    Simulation(store, processes=1, shards=tmp_path, observe=lambda _: None).run()
+    Simulation(
+        store, clients=make_local_clients(1), shards=tmp_path, observe=lambda _: None
+    ).run()
     model, _ = decode_tensors((store.folder / "model.safetensors").read_bytes(), ModelMeta)
     assert is_finite(model)
     assert digest(model) != digest(first_model(experiment))
