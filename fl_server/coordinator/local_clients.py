@@ -64,10 +64,13 @@ class _Here:
             report = self._executor.run(order, epochs.append)
             for epoch in epochs:
                 yield order, epoch
-            yield order, _done(order, report)
+            yield order, done(order, report)
 
     def release(self) -> None:
         self._executor = None
+
+    def close(self) -> None:
+        pass
 
     def close(self) -> None:
         pass
@@ -99,7 +102,7 @@ class _Processes:
                 yield running[report.job], report
             elif isinstance(report, JobDone | JobError):
                 order = running.pop(report.job)
-                yield order, _done(order, report)
+                yield order, done(order, report)
 
     def release(self) -> None:
         self._pool.release()
@@ -109,13 +112,17 @@ class _Processes:
     def close(self) -> None:
         self._source.close()
 
+    def close(self) -> None:
+        pass
+
 
 def _check(report: Prepared) -> None:
     if report.problem:
         raise FedbedError(report.problem)
 
 
-def _done(order: JobOrder, report: JobDone | JobError) -> JobDone:
+def done(order: JobOrder, report: JobDone | EpochDone | JobError) -> JobDone | EpochDone:
+    """The report on an order, unless it failed."""
     if isinstance(report, JobError):
         raise FedbedError(f"client {order.client} in round {order.round}: {report.problem}")
     return report
