@@ -72,9 +72,6 @@ class _Here:
     def close(self) -> None:
         pass
 
-    def close(self) -> None:
-        pass
-
 
 class _Processes:
     def __init__(self, size: int) -> None:
@@ -111,9 +108,6 @@ class _Processes:
 
     def close(self) -> None:
         self._source.close()
-
-    def close(self) -> None:
-        pass
 
 
 def _check(report: Prepared) -> None:
