@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
 import secrets
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +27,24 @@ from common.program.ports import free_port
 
 settings.register_profile("fedbed", deadline=None, max_examples=50)
 settings.load_profile("fedbed")
+
+# Else every process, ours and those that tests start, would compile every module again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays; the collector need not look at it in every test."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def files_are_not_forced_to_the_disk() -> Iterator[None]:
+    """A power cut alone would show a difference; the processes that tests start do wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
 
 
 @pytest.fixture(autouse=True)

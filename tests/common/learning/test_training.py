@@ -339,6 +339,7 @@ def test_correct_answers_are_counted_whatever_the_batch(batch: int) -> None:
     assert count_correct(white_is_one, samples, batch) == 5
 
 
+@pytest.mark.slow
 def test_training_does_not_import_the_compiler_and_keeps_torch_threads_as_they_are() -> None:
     program = (
         "import sys, torch; before = torch.get_num_threads()\n"
