@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common.config import DataSection
@@ -32,7 +32,6 @@ def tasks(draw: st.DrawFn) -> tuple[DataSection, np.ndarray[tuple[int], np.dtype
     return data, labels
 
 
-@settings(deadline=None, max_examples=30)
 @given(tasks(), st.integers(0, 2**63))
 def test_every_sample_has_exactly_one_client_and_every_client_enough(
     task: tuple[DataSection, np.ndarray[tuple[int], np.dtype[np.int64]]], seed: int
@@ -47,7 +46,6 @@ def test_every_sample_has_exactly_one_client_and_every_client_enough(
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.integers(2, 300), st.floats(0.01, 0.99), st.integers(0, 99))
 def test_a_split_gives_every_sample_to_one_of_two_parts(
     size: int, ratio: float, seed: int
@@ -71,7 +69,6 @@ def test_a_single_sample_cannot_be_split() -> None:
         split(np.arange(1), 0.75, generator(1, "split", 0))
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.integers(2, 300), st.integers(1, 20), st.floats(0.01, 0.99), st.integers(0, 99))
 def test_a_split_by_class_keeps_the_share_of_every_class(
     size: int, kinds: int, ratio: float, seed: int
@@ -177,7 +174,6 @@ def natural_tasks(draw: st.DrawFn) -> tuple[DataSection, list[int]]:
     return data, sizes
 
 
-@settings(deadline=None, max_examples=60)
 @given(natural_tasks(), st.integers(0, 2**63))
 def test_each_client_has_samples_of_one_natural_client_that_is_large_enough(
     task: tuple[DataSection, list[int]], seed: int

@@ -219,11 +219,9 @@ def test_two_thousand_honest_boards_fit_and_are_shown() -> None:
         clients = range(5 * at, 5 * at + 5)
         for fact in listener.receive(claim(f"pi-{at}", *clients, host="h" * 20), 1.0):
             view = view.after(fact)
-        for client in clients:
-            for state in ("training", "trained"):
-                info = Info(run=RUN, round=1, client=client, board=f"pi-{at}", state=state)
-                for fact in listener.receive(info, 2.0):
-                    view = view.after(fact)
+        info = Info(run=RUN, round=1, client=clients[-1], board=f"pi-{at}", state="training")
+        for fact in listener.receive(info, 2.0):
+            view = view.after(fact)
     assert len(view.boards) == 2000
     assert not view.unlisted
     assert all(len(board.clients) == 5 for board in view.boards.values())

@@ -95,6 +95,7 @@ def test_what_torchvision_downloaded_is_found(nowhere: Path, place: str) -> None
     assert len(load_dataset("fashion-mnist").labels) == 70_000
 
 
+@pytest.mark.slow  # torchvision, asked to download, takes seconds to import
 def test_a_dataset_that_is_nowhere_names_the_places_and_the_remedies(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_dataset_that_cannot_be_downloaded_says_where_to_put_its_files(
 
 
 @full
+@pytest.mark.slow
 def test_a_download_is_kept_and_found_the_next_time(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +197,7 @@ def test_a_torn_archive_is_named(
 
 
 @pytest.mark.skipif(find_spec("torchvision") is None, reason="torchvision is not installed")
+@pytest.mark.slow
 def test_torchvision_can_be_imported_here_again_and_again() -> None:
     assert hasattr(import_datasets(), "FashionMNIST")
     assert import_datasets() is import_datasets()
