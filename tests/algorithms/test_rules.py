@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -36,6 +37,7 @@ TRIES = {
     "clt": {"report_mean": True},
     "fedfomo": {"models": 2},
 }
+ONE_EPOCH = msgspec.structs.replace(HEAVY, epochs=1)
 AVERAGING = [  # those whose new model is a mean, or moves towards one
     *("fedavg", "fedprox", "feddyn", "scaffold", "fedavgm", "fedadagrad", "fedadam", "fedyogi"),
     *("fedper", "fedrep", "fedrod", "fedreg", "gpfl", "ditto", "apfl", "fliu", "perfedavg"),
@@ -44,7 +46,7 @@ every_algorithm = pytest.mark.parametrize("name", BUILDERS)
 
 
 def federation(folder: Path, name: str, **more: object) -> Federation:
-    settings = {"options": TRIES.get(name, {}), "training": HEAVY, **more}
+    settings = {"options": TRIES.get(name, {}), "training": ONE_EPOCH, **more}
     return Federation(folder, name, **settings)  # type: ignore[arg-type]
 
 

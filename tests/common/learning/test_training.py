@@ -171,6 +171,7 @@ def test_training_the_same_task_twice_gives_the_same_bytes() -> None:
     assert trained(1) == trained(1) != trained(2)
 
 
+@pytest.mark.slow  # torch.optim takes seconds to import
 def test_our_steps_are_those_of_torch_optim() -> None:
     samples = some_samples()
     settings = TrainingSection(epochs=2, batch_size=64, momentum=0.9, weight_decay=0.01)

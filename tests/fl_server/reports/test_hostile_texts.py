@@ -146,6 +146,7 @@ def hostile_run(text: str) -> RunData:
     return RunData(text, found.experiment, True, lines, events, found.summary)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_a_whole_report_of_hostile_runs(tmp_path: Path) -> None:
     texts = ["$x^2$ and $\\frac$", "_leading", HOSTILE[4], "</svg><script>x</script>"]

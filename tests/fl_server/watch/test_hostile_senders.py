@@ -92,7 +92,7 @@ def shown_by_rich(text: str) -> list[str]:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_breaks_colours_or_controls_the_screen(text: str) -> None:
     reported = hostile_facts(text)
-    for at in range(1, len(reported) + 1):
+    for at in range(3, len(reported) + 1, 3):
         lines = shown_by_rich(drawn(view_of(*reported[:at], title=text)))
         assert controls("".join(lines)) == set()
     view = view_of(*reported, title=text)
