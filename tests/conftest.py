@@ -40,9 +40,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now stays; the collector need not look at it in every test."""
+    """What is imported by now stays; the collector need not look at it in every test.
+
+    Threads of torch that wait for each other would take all cores from the other tests.
+    """
     gc.collect()
     gc.freeze()
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture(autouse=True, scope="session")
