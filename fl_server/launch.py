@@ -123,7 +123,7 @@ def lab(options: RunOptions, store: RunStore, *, boards: int, workers: int) -> b
     folder = store.folder / "lab"
     check_boards(folder, clients, boards)
     with _at_work(options, store) as work:
-        with Lab(folder, clients, boards, workers) as testbed:
+        with Lab(folder, clients, boards, workers, code=store.code) as testbed:
             finished = _coordinate(testbed, options, store, work)
         if finished:
             keep_only_logs(folder)
@@ -162,7 +162,7 @@ def faulty_lab(
     participants = participants_of(store.experiment())
     folder = store.folder / "lab"
     display = Lines(store.folder.name)
-    with Lab(folder, participants, boards, workers, relayed=True) as testbed:
+    with Lab(folder, participants, boards, workers, relayed=True, code=store.code) as testbed:
         troubled = FaultyLab(store, testbed, script, display.write)
         with (
             _shown(options, testbed.address, "fl", display.observe),
