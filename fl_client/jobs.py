@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
@@ -30,6 +29,7 @@ from fl_client.agent.state import (
 from fl_client.downloads import Downloads
 from fl_client.hardware.gauges import Gauges
 from fl_client.old_runs import forget_old_runs
+from fl_client.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Jobs:
     def __init__(
         self,
         policy: Policy,
-        folder: Path,
+        settings: Settings,
         pool: Pool,
         downloads: Downloads,
         gauges: Gauges,
@@ -48,7 +48,8 @@ class Jobs:
     ) -> None:
         self._store: SnapshotStore | None = None
         self._policy = policy
-        self._folder = folder
+        self._settings = settings
+        self._folder = settings.state
         self._pool = pool
         self._downloads = downloads
         self._gauges = gauges
@@ -88,6 +89,8 @@ class Jobs:
                 shards=str(self._folder / "shards"),
                 snapshots=str(folder),
                 clients=tuple(mine),
+                data=str(self._settings.data or ""),
+                class_counts=self._settings.class_counts,
             )
         )
         return True
@@ -131,8 +134,8 @@ class Jobs:
     def event_of(self, report: object, now: float) -> Event | None:
         """What a report of the pool means; None for a job that is forgotten."""
         match report:
-            case Prepared(run=run, problem=problem):
-                return self._prepared(run, problem, now)
+            case Prepared():
+                return self._prepared(report, now)
             case EpochDone(job=job_id) if job_id in self._running:
                 job = self._running[job_id]
                 info = self._info(job, state="training", epoch=report.epoch)
@@ -148,7 +151,8 @@ class Jobs:
                 return self._done(self._running.pop(job_id), report, joules, now)
         return None
 
-    def _prepared(self, run: str, problem: str, now: float) -> Event | None:
+    def _prepared(self, report: Prepared, now: float) -> Event | None:
+        run, problem = report.run, report.problem
         if self._preparing is None or self._preparing[0].run != run:
             return None
         store, experiment = self._preparing
@@ -160,7 +164,15 @@ class Jobs:
         algorithm = algorithm_of(experiment)
         self._private = algorithm.private is not None
         stateful = keeps_state(experiment)
-        return Opened(run, store.scan(), algorithm.coupled, now, stateful, self._private)
+        return Opened(
+            run,
+            store.scan(),
+            algorithm.coupled,
+            now,
+            stateful,
+            self._private,
+            report.data,
+        )
 
     def _done(self, job: Job, done: JobDone, joules: float | None, now: float) -> Event:
         if done.metrics is not None:

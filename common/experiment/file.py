@@ -15,9 +15,10 @@ from typing import Any, get_type_hints
 import msgspec
 
 from common.algorithms import choices, find_builder, options_of
-from common.config import AlgorithmSection, Experiment, Option, Section
+from common.config import AlgorithmSection, DataSection, Experiment, Option, Section
 from common.errors import ConfigError
 from common.experiment.resolve import checked
+from common.plugins import use_code
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,6 +36,7 @@ def load_experiment(
     A file with a [sweep] is many experiments; with `one_of_many` the overrides select one.
     """
     text, table = read_table(path)
+    use_code(path.parent.absolute())
     if table.pop("sweep", None) is not None and not one_of_many:
         raise ConfigError(f"{path} has a [sweep] section; run it with 'fl-server sweep {path}'")
     overrides = tuple(overrides)
@@ -178,6 +180,10 @@ def write_text(experiment: Experiment) -> str:
             lines += [f"# {line}" for line in textwrap.wrap(description(hint), WIDTH)]
             lines.append(f"{key} = {as_toml(value)}")
         lines.append("")
+        if isinstance(section, DataSection) and section.schema is not None:
+            lines += ["# What a sample is and what its target is.", "[data.schema]"]
+            fields = msgspec.to_builtins(section.schema).items()
+            lines += [*(f"{key} = {as_toml(value)}" for key, value in fields), ""]
     return "\n".join(lines)
 
 
@@ -185,7 +191,9 @@ def settings_of(section: Section) -> dict[str, tuple[object, Any]]:
     """Key -> (value, type); an algorithm's own options stand beside its name."""
     hints = get_type_hints(type(section), include_extras=True)
     found = {
-        key: (getattr(section, key), hint) for key, hint in hints.items() if key != "options"
+        key: (getattr(section, key), hint)
+        for key, hint in hints.items()
+        if key not in ("options", "schema")
     }
     if isinstance(section, AlgorithmSection):
         for key, (hint, default) in options_of(find_builder(section.name)).items():
@@ -209,6 +217,9 @@ def as_toml(value: object) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, dict):
+        pairs = (f"{key} = {as_toml(item)}" for key, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, tuple | list):
         return f"[{', '.join(as_toml(item) for item in value)}]"
     return repr(value)

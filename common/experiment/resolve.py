@@ -14,12 +14,14 @@ from common.algorithms.base import Algorithm, Server
 from common.algorithms.local_norm import with_local_norm
 from common.arrays import Arrays
 from common.config import AlgorithmSection, Experiment
-from common.data.datasets import dataset_info
+from common.data.dataset import info_of
+from common.data.datasets import DatasetInfo
 from common.data.partition import no_natural_clients
 from common.data.skews import smallest_of
 from common.errors import ConfigError, UsageError
+from common.experiment.own_data import with_moments, with_schema
 from common.ids import parse_ids, show_ids
-from common.learning.specs import ModelOptions, ModelSpec, build_spec, initial
+from common.learning.specs import ModelOptions, ModelSpec, Sample, build_spec, initial
 from common.plugins import find_function
 from common.rng import generator
 
@@ -41,7 +43,7 @@ def server_of(
     return Server(
         clients=experiment.data.clients,
         participants=len(participants_of(experiment)),
-        classes=dataset_info(experiment.data.dataset).classes,
+        classes=info_of(experiment.data).classes,
         round=round_number,
         rng=lambda purpose: generator(seed, purpose, round_number),
         buffers=buffers_of(experiment),
@@ -64,14 +66,25 @@ def keeps_state(experiment: Experiment) -> bool:
 
 def spec_of(experiment: Experiment) -> ModelSpec:
     """The model an experiment trains, if it is one of ours."""
-    info, model = dataset_info(experiment.data.dataset), experiment.model
+    info, model = info_of(experiment.data), experiment.model
     return build_spec(
         model.name,
         shape=info.shape,
         classes=info.classes,
         head_depth=model.head_depth,
+        sample=sample_of(info),
         options=ModelOptions(hidden=model.hidden, padding=model.padding, pool=model.pool),
     )
+
+
+def sample_of(info: DatasetInfo) -> Sample:
+    """What our models may be for."""
+    if len(info.inputs) > 1:
+        return "several inputs"
+    if len(info.shape) != 1:
+        return "images" if len(info.shape) == 3 else "other arrays"
+    is_numbers = bool(info.inputs) and info.inputs[0].dtype == "float32"
+    return "numbers" if is_numbers else "text"
 
 
 def shapes_of(experiment: Experiment) -> dict[str, tuple[int, ...]]:
@@ -95,7 +108,7 @@ def has_user_model(experiment: Experiment) -> bool:
 
 def user_model(experiment: Experiment) -> nn.Module:
     """The user's own model with its first values."""
-    name, info = experiment.model.name, dataset_info(experiment.data.dataset)
+    name, info = experiment.model.name, info_of(experiment.data)
     function = find_function("model.name", name)
     from common.learning.user_models import (
         make_user_model,  # the one thing here that needs torch
@@ -140,10 +153,12 @@ def participants_of(experiment: Experiment) -> tuple[int, ...]:
 
 def checked(experiment: Experiment) -> Experiment:
     """The experiment with all options of its algorithm, if its sections fit together."""
+    experiment = with_schema(experiment)
     name = experiment.algorithm.name
     options = complete_options(name, experiment.algorithm.options)
     build_complete(name, options)  # builders refuse what types cannot express
     _check_sections(experiment)
+    experiment = with_moments(experiment)
     algorithm = AlgorithmSection(name=name, options=options)
     return msgspec.structs.replace(experiment, algorithm=algorithm)
 
@@ -161,7 +176,7 @@ def _check_sections(experiment: Experiment) -> None:
             f"experiment.min_updates is {experiment.experiment.min_updates}, "
             f"but only {len(participants)} clients take part"
         )
-    data, info = experiment.data, dataset_info(experiment.data.dataset)
+    data, info = experiment.data, info_of(experiment.data)
     smallest = smallest_of(data)
     size = info.size if data.test == "pool" else info.official
     if data.clients * smallest > size:
@@ -170,7 +185,7 @@ def _check_sections(experiment: Experiment) -> None:
             f"{'' if data.test == 'pool' else ' to train'}; "
             f"every client needs at least {smallest}"
         )
-    if data.test != "pool" and info.official == info.size:
+    if data.test != "pool" and info.official == info.size and data.partition != "local":
         raise ConfigError(
             f"data.test is {data.test!r}, but {data.dataset!r} has no official test set; "
             "expected 'pool'"

@@ -12,7 +12,7 @@ import msgspec
 
 from common.errors import FedbedError
 from common.learning.device import use_one_thread
-from common.wire.messages import bounded
+from common.wire.messages import ClientData, bounded
 from common.worker.bench import Workbench
 from common.worker.orders import (
     AbandonedError,
@@ -37,20 +37,24 @@ class Executor:
 
     def prepare(self, order: Prepare) -> Prepared:
         """Get ready for a run."""
-        self._bench = None
+        self._bench, self._problem = None, ""
+        data: dict[int, ClientData] = {}
         try:
-            self._bench = Workbench(
+            bench = Workbench(
                 order.run,
                 order.experiment,
                 shards=Path(order.shards),
                 snapshots=Path(order.snapshots),
                 clients=order.clients,
+                local=Path(order.data) if order.data else None,
             )
+            data = bench.local_data(order.clients, class_counts=order.class_counts)
+            self._bench = bench
         except (FedbedError, OSError) as error:
             self._problem = str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is must be reported
             self._problem = _unexpected(error)
-        return Prepared(run=order.run, problem="" if self._bench else self._problem)
+        return Prepared(run=order.run, problem=self._problem, data=data)
 
     def run(self, order: JobOrder, on_epoch: OnEpoch) -> JobDone | JobError:
         """Train or test one client; what went wrong is in the report."""

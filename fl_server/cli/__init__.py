@@ -11,7 +11,7 @@ import click
 from common.access.address import probe
 from common.access.credentials import reach
 from common.config import Experiment
-from common.data.datasets import require_dataset
+from common.data.dataset import find_data
 from common.errors import UsageError
 from common.experiment.file import load_experiment, write_text
 from common.program.cli import INTERRUPTED, Commands, version_option
@@ -19,6 +19,7 @@ from fl_server import launch
 from fl_server.cli.data import data
 from fl_server.cli.options import (
     broker_options,
+    data_option,
     experiment_file,
     overrides_option,
     run_option,
@@ -121,6 +122,7 @@ def resume(
               help="Board daemons; the clients are shared out among them.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Training processes of each board.")  # fmt: skip
+@data_option
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
               help="Inject the faults of this script (see docs/faults.md).")  # fmt: skip
 @run_option
@@ -131,6 +133,7 @@ def lab(
     overrides: tuple[str, ...],
     boards: int,
     workers: int,
+    data: Path | None,
     faults: Path | None,
     name: str | None,
     web: str | None,
@@ -143,7 +146,9 @@ def lab(
     Example: fl-server lab examples/demo.toml --faults examples/faults/rough-day.toml
     """
     experiment = load_experiment(file, overrides)
-    require_dataset(experiment.data.dataset)
+    options = dataclasses.replace(options, data=data)
+    launch.require_local(options, experiment)
+    find_data(experiment.data)
     names = tuple(share_out(range(experiment.data.clients), boards))
     script = read_script(faults, names) if faults else None
     options = _with_page(options, web)
@@ -160,12 +165,14 @@ def lab(
 @overrides_option
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Train clients side by side; the results are the same.")  # fmt: skip
+@data_option
 @run_option
 @run_options
 def simulate(
     file: Path,
     overrides: tuple[str, ...],
     processes: int,
+    data: Path | None,
     name: str | None,
     options: launch.RunOptions,
 ) -> None:
@@ -175,6 +182,7 @@ def simulate(
     Example: fl-server simulate examples/demo.toml --processes 2
     """
     experiment = load_experiment(file, overrides)
+    options = dataclasses.replace(options, data=data)
     launch.require_data(options, experiment)
     store = find_or_create(options.runs, experiment, name)
     _exit(finished=launch.simulate(options, store, processes=processes))

@@ -24,7 +24,7 @@ Answer: TypeAlias = tuple[JobOrder, JobDone | EpochDone]
 class LocalClients(Protocol):
     """Does the jobs of the clients."""
 
-    def prepare(self, order: Prepare) -> None:
+    def prepare(self, order: Prepare) -> Prepared:
         """Get ready for a run, or raise."""
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
@@ -45,8 +45,8 @@ class _Here:
 
         self._executor = Executor()
 
-    def prepare(self, order: Prepare) -> None:
-        _check(self._executor.prepare(order))
+    def prepare(self, order: Prepare) -> Prepared:
+        return _checked(self._executor.prepare(order))
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         for order in orders:
@@ -66,11 +66,11 @@ class _Processes:
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self._pool = ProcessPool(size, self._reports.put)
 
-    def prepare(self, order: Prepare) -> None:
+    def prepare(self, order: Prepare) -> Prepared:
         self._pool.prepare(order)
         report = self._reports.get()
         assert isinstance(report, Prepared)
-        _check(report)
+        return _checked(report)
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         waiting = list(reversed(orders))
@@ -91,9 +91,10 @@ class _Processes:
         self._pool.release()
 
 
-def _check(report: Prepared) -> None:
+def _checked(report: Prepared) -> Prepared:
     if report.problem:
         raise FedbedError(report.problem)
+    return report
 
 
 def _done(order: JobOrder, report: JobDone | JobError) -> JobDone:

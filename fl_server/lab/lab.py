@@ -39,7 +39,9 @@ class Lab:
         workers: int,
         *,
         relayed: bool = False,
+        data: Path | None = None,
     ) -> None:
+        self._data = data
         self.folder = folder
         self.relays: dict[str, Relay] = {}
         self._relayed = relayed
@@ -91,6 +93,11 @@ class Lab:
             *("-m", "fl_client", "run", "--broker", f"127.0.0.1:{port}", "--board", board),
             *("--clients", ",".join(map(str, self._shares[board]))),
             *("--workers", str(self._workers), "--state", str(self.folder / board)),
+            *(
+                ()
+                if self._data is None
+                else ("--data", str(self._data.absolute()), "--class-counts")
+            ),
         )
 
     def start_broker_again(self) -> None:
