@@ -8,6 +8,7 @@ from common.data.datasets.base import Dataset, DatasetInfo
 from common.data.own.load import load_own, stated
 from common.data.own.sources import find_source, is_own
 
+OF_CLASSES = ("classification", "next-token")  # kinds whose targets are classes
 UNKNOWN = 10**9  # samples: of data that only boards have
 
 

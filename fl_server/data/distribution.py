@@ -85,6 +85,7 @@ def title_of(data: DataSection) -> str:
         "dirichlet": f"Dirichlet({data.alpha:g})",
         "dirichlet-client": f"Dirichlet({data.alpha:g}) per client",
         "natural": "natural clients",
+        "local": "as boards reported",
     }
     how = names.get(data.partition, f"{data.partition.upper()}({data.alpha:g})")
     return f"{data.dataset}, {data.clients} clients, {how}"
