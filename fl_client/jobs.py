@@ -10,7 +10,7 @@ import msgspec
 from common import VERSION
 from common.config import Experiment
 from common.errors import FedbedError
-from common.experiment.resolve import algorithm_of, keeps_state, participants_of
+from common.experiment.resolve import algorithm_of, own_code, participants_of
 from common.wire.messages import Info, TrainDetail
 from common.worker.orders import EpochDone, JobDone, JobError, JobOrder, Prepare, Prepared
 from common.worker.pool import Pool
@@ -54,7 +54,7 @@ class Jobs:
         self._downloads = downloads
         self._gauges = gauges
         self._publish_problem = publish_problem
-        self._preparing: tuple[SnapshotStore, Experiment] | None = None
+        self._preparing: SnapshotStore | None = None
         self._private = False  # whether a client that trains has a download of its own
         self._running: dict[int, Job] = {}
         self._last_job = 0
@@ -73,14 +73,15 @@ class Jobs:
         try:
             experiment = msgspec.json.decode(detail.experiment, type=Experiment)
             mine = sorted(set(self._policy.clients) & set(participants_of(experiment)))
-            algorithm_of(experiment)
+            if not own_code(experiment):  # which only training processes import
+                algorithm_of(experiment)
         except (msgspec.DecodeError, FedbedError) as error:
             problem = f"cannot take part in {detail.run} (fedbed {detail.version}): {error}"
             self._publish_problem(problem)
             return False
         folder = self._folder / "runs" / detail.run
         forget_old_runs(folder)
-        self._preparing = (SnapshotStore(folder, detail.run), experiment)
+        self._preparing = SnapshotStore(folder, detail.run)
         self._pool.release()
         self._pool.prepare(
             Prepare(
@@ -91,6 +92,8 @@ class Jobs:
                 clients=tuple(mine),
                 data=str(self._settings.data or ""),
                 class_counts=self._settings.class_counts,
+                code=str(self._settings.code or ""),
+                digests=detail.code,
             )
         )
         return True
@@ -152,25 +155,21 @@ class Jobs:
         return None
 
     def _prepared(self, report: Prepared, now: float) -> Event | None:
-        run, problem = report.run, report.problem
-        if self._preparing is None or self._preparing[0].run != run:
+        store, self._preparing = self._preparing, None
+        if store is None or store.run != report.run:
+            self._preparing = store
             return None
-        store, experiment = self._preparing
-        self._preparing = None
-        self._publish_problem(problem)
-        if problem:
-            return OpenFailed(run, now)
-        self._store = store
-        algorithm = algorithm_of(experiment)
-        self._private = algorithm.private is not None
-        stateful = keeps_state(experiment)
+        self._publish_problem(report.problem)
+        if report.problem:
+            return OpenFailed(report.run, now)
+        self._store, self._private = store, report.private
         return Opened(
-            run,
+            report.run,
             store.scan(),
-            algorithm.coupled,
+            report.coupled,
             now,
-            stateful,
-            self._private,
+            report.stateful,
+            report.private,
             report.data,
         )
 

@@ -21,3 +21,4 @@ class Settings:
     record: Path | None = None
     data: Path | None = None
     class_counts: bool = False
+    code: Path | None = None

@@ -23,7 +23,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "common": (
         {"errors", "__init__"},
         {"ids", "rng", "texts", "arrays", "plugins"},
-        {"disk", "access", "program"},
+        {"disk", "access", "program", "code_files"},
         {"wire"},
         {"config"},
         {"data"},
@@ -38,7 +38,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"rounds"},
         {"run"},
         {"watch", "central", "data"},
-        {"coordinator", "reports"},
+        {"coordinator", "reports", "check"},
         {"lab"},
         {"launch"},
         {"sweeps"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from common.config import DataSection
 from common.data.datasets import dataset_info, load_dataset, require_dataset
 from common.data.datasets.base import Dataset, DatasetInfo
@@ -36,11 +38,11 @@ def load_data(data: DataSection) -> Dataset:
     return load_own(data) if is_own(data.dataset) else load_dataset(data.dataset)
 
 
-def find_data(data: DataSection) -> None:
-    """Refuse a dataset that is not there and cannot be downloaded; local data is not ours."""
+def find_data(data: DataSection) -> Path | None:
+    """Where the dataset is; one that is not there and cannot be downloaded is refused.
+
+    None: only boards have it.
+    """
     if data.partition == "local":
-        return
-    if is_own(data.dataset):
-        find_source(data)
-    else:
-        require_dataset(data.dataset)
+        return None
+    return find_source(data) if is_own(data.dataset) else require_dataset(data.dataset)

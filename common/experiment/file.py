@@ -36,7 +36,7 @@ def load_experiment(
     A file with a [sweep] is many experiments; with `one_of_many` the overrides select one.
     """
     text, table = read_table(path)
-    use_code(path.parent.absolute())
+    use_code(code_folder_of(path))
     if table.pop("sweep", None) is not None and not one_of_many:
         raise ConfigError(f"{path} has a [sweep] section; run it with 'fl-server sweep {path}'")
     overrides = tuple(overrides)
@@ -48,6 +48,21 @@ def load_experiment(
         return parse_experiment(table)
     except ConfigError as error:
         raise ConfigError(f"{_place(path, text, overrides, str(error))}: {error}") from error
+
+
+def code_folder_of(path: Path) -> Path:
+    """Where the users' code of an experiment is: beside it, or where its run has it from."""
+    try:
+        record = msgspec.json.decode((path.parent / "run.json").read_bytes(), type=_CodeOfRun)
+    except (OSError, msgspec.DecodeError):
+        return path.parent.absolute()
+    return Path(record.code) if record.code else path.parent.absolute()
+
+
+class _CodeOfRun(msgspec.Struct):
+    """What the record of a run says about users' code."""
+
+    code: str = ""
 
 
 def read_table(path: Path) -> tuple[str, dict[str, Any]]:

@@ -36,6 +36,8 @@ _OPTIONS = (
                  help="Where this board's own data is, for data.partition = \"local\"."),
     click.option("--class-counts", is_flag=True,
                  help="Allow that the coordinator learns the sizes of the classes in it."),
+    click.option("--code", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+                 help="Where this board has the users' own algorithms and models."),
     click.option("--federation", help="First level of all topics.  [default: fl]"),
 )  # fmt: skip
 
@@ -57,6 +59,7 @@ def settings_from(
     workers: int | None,
     data: Path | None,
     class_counts: bool,
+    code: Path | None,
     federation: str | None,
 ) -> Settings:
     """The settings these options mean."""
@@ -73,6 +76,7 @@ def settings_from(
         data=_data(data, reached.credentials),
         class_counts=class_counts
         or (reached.credentials is not None and reached.credentials.class_counts),
+        code=code and code.absolute(),
     )
 
 

@@ -10,13 +10,13 @@ import click
 
 from common.access.address import probe
 from common.access.credentials import reach
-from common.config import Experiment
 from common.data.dataset import find_data
 from common.errors import UsageError
-from common.experiment.file import load_experiment, write_text
+from common.experiment.file import load_experiment
 from common.program.cli import INTERRUPTED, Commands, version_option
 from fl_server import launch
 from fl_server.cli.data import data
+from fl_server.cli.experiment import check, init
 from fl_server.cli.options import (
     broker_options,
     dask_option,
@@ -43,7 +43,19 @@ from fl_server.watch.web.server import read_page_address
 @click.group(
     cls=Commands,
     commands=[
-        *(data, central, algorithms, report, list_runs, diff, sweep, watch, status),
+        *(
+            init,
+            check,
+            data,
+            central,
+            algorithms,
+            report,
+            list_runs,
+            diff,
+            sweep,
+            watch,
+            status,
+        ),
         replay_run,
     ],
 )
@@ -200,37 +212,6 @@ def simulate(
         store = find_or_create(options.runs, experiment, name)
         finished = launch.simulate(options, store, clients)
     _exit(finished=finished)
-
-
-@main.command()
-@click.argument(
-    "file", metavar="FILE", type=click.Path(path_type=Path), default="experiment.toml"
-)
-def init(file: Path) -> None:
-    """Write an experiment file with every setting, its default and what it means.
-
-    \b
-    Example: fl-server init my-experiment.toml
-    """
-    if file.exists():
-        raise UsageError(f"{file} is already there; it is not overwritten")
-    try:
-        file.write_text(write_text(Experiment()), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {file}; run it with: fl-server lab {file}")
-
-
-@main.command()
-@experiment_file
-@overrides_option
-def check(file: Path, overrides: tuple[str, ...]) -> None:
-    """Check an experiment file, and print it with all defaults.
-
-    \b
-    Example: fl-server check examples/demo.toml
-    """
-    click.echo(write_text(load_experiment(file, overrides)), nl=False)
 
 
 def _with_page(options: launch.RunOptions, web: str | None) -> launch.RunOptions:

@@ -78,6 +78,8 @@ class Simulation:
                     clients=self._conductor.policy.participants,
                     data=self._data,
                     class_counts=True,
+                    code=str(self._store.code or ""),
+                    digests=self._aggregator.code,
                 )
             )
             here = self._presence()

@@ -12,7 +12,7 @@ from typing import Any
 
 from common.config import Experiment
 from common.errors import ConfigError, UsageError
-from common.experiment.file import as_toml, load_experiment, read_table
+from common.experiment.file import as_toml, code_folder_of, load_experiment, read_table
 
 SEED = "experiment.seed"
 LONGEST_NAME = 64
@@ -24,6 +24,7 @@ class Planned:
 
     name: str
     experiment: Experiment
+    code: Path  # the folder of users' code
 
 
 def plan(
@@ -63,7 +64,7 @@ def _plan_file(
             for setting in swept:
                 text = text.replace(f"--set {setting}", f"{path} [sweep] {setting}")
             raise ConfigError(text) from error
-        yield Planned(name_of(experiment, point), experiment)
+        yield Planned(name_of(experiment, point), experiment, code_folder_of(path))
 
 
 def read_lists(path: Path) -> dict[str, list[Any]]:

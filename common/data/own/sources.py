@@ -23,6 +23,11 @@ def is_own(dataset: str) -> bool:
     return ":" in dataset
 
 
+def is_function(dataset: str) -> bool:
+    """Whether a dataset is what a user's function returns."""
+    return is_own(dataset) and dataset.partition(":")[0] not in KINDS
+
+
 def is_table(dataset: str) -> bool:
     """Whether a dataset is a table, whose numbers are standardised."""
     return dataset.partition(":")[0] in ("csv", "parquet")
