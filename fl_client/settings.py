@@ -20,3 +20,5 @@ class Settings:
     workers: int = 1
     record: Path | None = None
     code: Path | None = None
+    data: Path | None = None
+    class_counts: bool = False

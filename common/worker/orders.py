@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from common.config import Experiment
-from common.wire.messages import ClientMetrics
+from common.wire.messages import ClientData, ClientMetrics
 
 
 class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -20,6 +20,8 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     clients: tuple[int, ...]
     code: str = ""  # the folder of users' code
     digests: dict[str, str] | None = None  # of the files in it that the coordinator uses
+    data: str = ""  # the folder of data that only this machine has
+    class_counts: bool = False  # whether the sizes of its classes may be reported
 
 
 class JobOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -48,6 +50,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     coupled: bool = False
     stateful: bool = False
     private: bool = False
+    data: dict[int, ClientData] = {}
 
 
 class EpochDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -40,7 +40,9 @@ class Lab:
         *,
         relayed: bool = False,
         code: Path | None = None,
+        data: Path | None = None,
     ) -> None:
+        self._data = data
         self.folder = folder
         self.relays: dict[str, Relay] = {}
         self._relayed = relayed
@@ -94,6 +96,11 @@ class Lab:
             *("--clients", ",".join(map(str, self._shares[board]))),
             *("--workers", str(self._workers), "--state", str(self.folder / board)),
             *self._code,
+            *(
+                ()
+                if self._data is None
+                else ("--data", str(self._data.absolute()), "--class-counts")
+            ),
         )
 
     def start_broker_again(self) -> None:

@@ -25,7 +25,7 @@ from fl_server.watch.facts.making import parse
 
 def read_run(folder: Path, thresholds: Sequence[float] | None = None) -> RunData:
     """A run's settings, metrics and events."""
-    record = _read_record(folder)
+    record = read_record(folder)
     experiment = load_experiment(folder / "experiment.toml")
     lines = read_metrics(folder / "metrics.jsonl")
     stage = experiment.evaluation.personal_stage
@@ -84,7 +84,8 @@ def _find(name: str, runs: Path) -> Path:
     raise UsageError(f"no run {name!r}, neither as a folder nor in {runs}")
 
 
-def _read_record(folder: Path) -> dict[str, Any]:
+def read_record(folder: Path) -> dict[str, Any]:
+    """What run.json says, of any format."""
     try:
         return msgspec.json.decode((folder / "run.json").read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.DecodeError) as error:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from common.arrays import Array
+from common.config.schema import InputSchema, Kind
 from common.data.samples import Images, Labels
 
 
@@ -27,6 +28,8 @@ class DatasetInfo:
     size: int
     official: int  # how many of the first samples are the official training part
     natural: bool = False  # whether its samples come from natural clients
+    kind: Kind = "classification"
+    inputs: tuple[InputSchema, ...] = ()  # of users' own datasets
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +69,7 @@ class Dataset:
     classes: int
     official: int  # how many of the first samples are the official training part
     natural: npt.NDArray[np.int64] | None = None  # as in `SamplePool`
+    kind: Kind = "classification"
 
 
 class Layout(Protocol):
