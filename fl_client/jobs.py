@@ -90,10 +90,10 @@ class Jobs:
                 shards=str(self._folder / "shards"),
                 snapshots=str(folder),
                 clients=tuple(mine),
-                code=str(self._settings.code or ""),
-                digests=detail.code,
                 data=str(self._settings.data or ""),
                 class_counts=self._settings.class_counts,
+                code=str(self._settings.code or ""),
+                digests=detail.code,
             )
         )
         return True

@@ -125,15 +125,14 @@ def lab(options: RunOptions, store: RunStore, *, boards: int, workers: int) -> b
     folder = store.folder / "lab"
     check_boards(folder, clients, boards)
     with _at_work(options, store) as work:
-        with Lab(
-            folder, clients, boards, workers, code=store.code, data=options.data
-        ) as testbed:
+        data, code = options.data, store.code
+        with Lab(folder, clients, boards, workers, data=data, code=code) as testbed:
             finished = _coordinate(testbed, options, store, work)
         if finished:
             keep_only_logs(folder)
     again = f"{store.folder}/experiment.toml --run {store.folder.name} --runs {options.runs}"
-    data = f" --data {options.data}" if options.data else ""
-    how = f"fl-server lab {again} --boards {boards}{data}"
+    where = f" --data {options.data}" if options.data else ""
+    how = f"fl-server lab {again} --boards {boards}{where}"
     return _conclude(options, work, finished=finished, how=how)
 
 
@@ -167,8 +166,16 @@ def faulty_lab(
     participants = participants_of(store.experiment())
     folder = store.folder / "lab"
     display = Lines(store.folder.name)
-    places = {"code": store.code, "data": options.data}
-    with Lab(folder, participants, boards, workers, relayed=True, **places) as testbed:
+    own = Lab(
+        folder,
+        participants,
+        boards,
+        workers,
+        relayed=True,
+        data=options.data,
+        code=store.code,
+    )
+    with own as testbed:
         troubled = FaultyLab(store, testbed, script, display.write)
         with (
             _shown(options, testbed.address, "fl", display.observe),

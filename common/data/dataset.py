@@ -39,9 +39,9 @@ def load_data(data: DataSection) -> Dataset:
 
 
 def find_data(data: DataSection) -> Path | None:
-    """Where the dataset is; refuses one that is not there and cannot be downloaded.
+    """Where the dataset is; one that is not there and cannot be downloaded is refused.
 
-    None for data that only boards have.
+    None: only boards have it.
     """
     if data.partition == "local":
         return None

@@ -23,23 +23,16 @@ from common.algorithms import (
 from common.algorithms.base import Algorithm, Server
 from common.algorithms.local_norm import with_local_norm
 from common.arrays import Arrays
-from common.config import AlgorithmSection, Experiment
+from common.config import AlgorithmSection, Experiment, InputSchema
 from common.data.dataset import info_of
 from common.data.datasets import DatasetInfo
-from common.data.own.sources import is_file, is_own
+from common.data.own.sources import is_function
 from common.data.partition import no_natural_clients
 from common.data.skews import smallest_of
 from common.errors import ConfigError, UsageError
 from common.experiment.own_data import with_moments, with_schema
 from common.ids import parse_ids, show_ids
-from common.learning.specs import (
-    ModelOptions,
-    ModelSpec,
-    Sample,
-    Shapes,
-    build_spec,
-    initial,
-)
+from common.learning.specs import ModelOptions, ModelSpec, Sample, Shape, build_spec, initial
 from common.plugins import code_folder
 from common.rng import generator
 
@@ -55,7 +48,7 @@ def own_code(experiment: Experiment) -> tuple[str, ...]:
         places += [place] if ":" in place else []
     if has_user_model(experiment) and not experiment.model.name.startswith("torchvision:"):
         places.append(experiment.model.name)
-    if is_own(experiment.data.dataset) and not is_file(experiment.data.dataset):
+    if experiment.data.partition == "local" and is_function(experiment.data.dataset):
         places.append(experiment.data.dataset)
     return tuple(places)
 
@@ -88,12 +81,16 @@ def buffers_of(experiment: Experiment) -> frozenset[str]:
     if not has_user_model(experiment):
         return frozenset()
     info, model = info_of(experiment.data), experiment.model
-    return _buffers(code_folder(), model.name, model.head, shape_of(info), info.classes)
+    return _buffers(code_folder(), model.name, model.head, info.shapes, info.classes)
 
 
 @functools.lru_cache(maxsize=8)  # asked for in every round, and networks are large
 def _buffers(
-    _code: Path | None, name: str, head: str, shape: Shapes, classes: int
+    _code: Path | None,
+    name: str,
+    head: str,
+    shape: Shape | tuple[Shape, ...],
+    classes: int,
 ) -> frozenset[str]:
     from common.learning.user_models import make_user_model
 
@@ -164,7 +161,7 @@ def user_model(experiment: Experiment, *, tried: bool = False) -> nn.Module:
     return make_user_model(
         model.name,
         model.head,
-        shape=shape_of(info),
+        shape=info.shapes,
         classes=info.classes,
         rng=generator(experiment.experiment.seed, "model"),
         trial=trial_of(experiment) if tried else None,
@@ -176,14 +173,8 @@ def trial_of(experiment: Experiment) -> tuple[Tensor, ...]:
     from common.learning.inputs import normalised
 
     info = info_of(experiment.data)
-    kinds = [(one.shape, one.dtype) for one in info.inputs] or [(info.shape, "uint8")]
-    return tuple(normalised(np.zeros((2, *shape), kind)) for shape, kind in kinds)
-
-
-def shape_of(info: DatasetInfo) -> Shapes:
-    """The shape of a sample, or of each of its inputs, as users' models get to know it."""
-    shapes = tuple(one.shape for one in info.inputs)
-    return shapes if len(shapes) > 1 else info.shape
+    inputs = info.inputs or (InputSchema(dtype="uint8", shape=info.shape),)
+    return tuple(normalised(np.zeros((2, *one.shape), one.dtype)) for one in inputs)
 
 
 def has_norm(experiment: Experiment) -> bool:

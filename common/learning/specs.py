@@ -20,7 +20,6 @@ from common.errors import ConfigError
 
 Sample: TypeAlias = Literal["images", "text", "numbers", "other arrays", "several inputs"]
 Shape: TypeAlias = tuple[int, ...]
-Shapes: TypeAlias = Shape | tuple[Shape, ...]  # of a sample, or of each of its inputs
 
 NORMAL = 0  # instead of a fan-in: values from the normal distribution
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from common.arrays import part_of
 from common.data.datasets.torchvision_import import import_models
 from common.errors import ConfigError
-from common.learning.specs import Shapes
+from common.learning.specs import Shape
 from common.learning.torch_seed import torch_chance_from
 from common.plugins import find_function, user_errors
 
@@ -74,7 +74,7 @@ def make_user_model(
     name: str,
     head: str,
     *,
-    shape: Shapes,
+    shape: Shape | tuple[Shape, ...],
     classes: int,
     rng: np.random.Generator,
     trial: tuple[Tensor, ...] | None = None,

@@ -49,9 +49,9 @@ Real = Annotated[float, Meta(ge=-LARGEST_REAL, le=LARGEST_REAL)]  # such as a lo
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Joules = Annotated[float, Meta(ge=0, le=1e9)]
 Share = Annotated[float, Meta(ge=0, le=1)]
-BlobDigest = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Squares = Annotated[float, Meta(ge=0, le=LARGEST_REAL)]
 MOST_COLUMNS = 10_000  # of a table
+BlobDigest = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 HISTORY = 64  # rounds that the coordinator publishes for those who begin to watch later
 
 

@@ -18,10 +18,10 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     shards: str
     snapshots: str
     clients: tuple[int, ...]
-    code: str = ""  # the folder of users' code
-    digests: dict[str, str] | None = None  # of the files in it that the coordinator uses
     data: str = ""  # the folder of data that only this machine has
     class_counts: bool = False  # whether the sizes of its classes may be reported
+    code: str = ""  # the folder of users' code
+    digests: dict[str, str] | None = None  # of the files in it that the coordinator uses
 
 
 class JobOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -47,10 +47,10 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     run: str
     problem: str = ""
+    data: dict[int, ClientData] = {}
     coupled: bool = False
     stateful: bool = False
     private: bool = False
-    data: dict[int, ClientData] = {}
 
 
 class EpochDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -32,12 +32,12 @@ _OPTIONS = (
     click.option("--workers", type=click.IntRange(1, 64),
                  help="Training processes that work side by side.  [default: one per core, as "
                  "far as memory and clients reach]"),
-    click.option("--code", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-                 help="Where this board has the users' own algorithms and models."),
     click.option("--data", type=click.Path(path_type=Path), metavar="FOLDER",
                  help="Where this board's own data is, for data.partition = \"local\"."),
     click.option("--class-counts", is_flag=True,
                  help="Allow that the coordinator learns the sizes of the classes in it."),
+    click.option("--code", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+                 help="Where this board has the users' own algorithms and models."),
     click.option("--federation", help="First level of all topics.  [default: fl]"),
 )  # fmt: skip
 
@@ -57,9 +57,9 @@ def settings_from(
     clients: str | None,
     state: Path | None,
     workers: int | None,
-    code: Path | None,
     data: Path | None,
     class_counts: bool,
+    code: Path | None,
     federation: str | None,
 ) -> Settings:
     """The settings these options mean."""
@@ -73,10 +73,10 @@ def settings_from(
         state=(state or _default_state() / name).absolute(),
         federation=reached.federation,
         workers=workers or usual_workers(len(ids)),
-        code=code and code.absolute(),
         data=_data(data, reached.credentials),
         class_counts=class_counts
         or (reached.credentials is not None and reached.credentials.class_counts),
+        code=code and code.absolute(),
     )
 
 

@@ -98,15 +98,15 @@ class _Samples:
 
     def line(self) -> str:
         data = self._experiment.data
-        if data.partition == "local":
-            return f"{data.dataset}, on each board its own; nobody else sees it"
-        place = find_data(data)
+        folder = find_data(data)
+        if folder is None:
+            return f"{data.dataset}, which boards have; how much they report in the run"
         dataset = load_data(data)
         found = assignment_of(data, dataset, self._experiment.experiment.seed)
         self._sizes = [len(part) for part in found.train]
         tests = [len(part) for part in found.test]
         return (
-            f"{data.dataset}, {len(dataset.targets):,} samples, found in {place}; a client "
+            f"{data.dataset}, {len(dataset.targets):,} samples, found in {folder}; a client "
             f"trains with {_range(self._sizes)} and tests with {_range(tests)}"
         )
 

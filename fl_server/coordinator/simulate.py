@@ -76,10 +76,10 @@ class Simulation:
                     shards=str(self._shards),
                     snapshots=str(self._snapshots.folder),
                     clients=self._conductor.policy.participants,
-                    code=str(self._store.code or ""),
-                    digests=self._aggregator.code,
                     data=self._data,
                     class_counts=True,
+                    code=str(self._store.code or ""),
+                    digests=self._aggregator.code,
                 )
             )
             here = self._presence()

@@ -39,10 +39,11 @@ class Lab:
         workers: int,
         *,
         relayed: bool = False,
-        code: Path | None = None,
         data: Path | None = None,
+        code: Path | None = None,
     ) -> None:
-        self._data = data
+        where = () if data is None else ("--data", str(data.absolute()), "--class-counts")
+        self._data = where
         self.folder = folder
         self.relays: dict[str, Relay] = {}
         self._relayed = relayed
@@ -95,12 +96,8 @@ class Lab:
             *("fl_client", "run", "--broker", f"127.0.0.1:{port}", "--board", board),
             *("--clients", ",".join(map(str, self._shares[board]))),
             *("--workers", str(self._workers), "--state", str(self.folder / board)),
+            *self._data,
             *self._code,
-            *(
-                ()
-                if self._data is None
-                else ("--data", str(self._data.absolute()), "--class-counts")
-            ),
         )
 
     def start_broker_again(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from common.arrays import Array
 from common.config.schema import InputSchema, Kind
 from common.data.samples import Images, Labels
+
+Shape: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,13 @@ class DatasetInfo:
     natural: bool = False  # whether its samples come from natural clients
     kind: Kind = "classification"
     inputs: tuple[InputSchema, ...] = ()  # of users' own datasets
+
+    @property
+    def shapes(self) -> Shape | tuple[Shape, ...]:
+        """What a user's model is made for: a shape, or one for each of several inputs."""
+        if len(self.inputs) < 2:
+            return self.shape
+        return tuple(one.shape for one in self.inputs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from common.data.datasets.base import Dataset
 from common.data.own.encode import encoded_inputs, encoded_targets, texts
 from common.data.own.parts import Part, Roles, Source, roles_of
 from common.data.own.schema import schema_of
-from common.data.own.sources import find_local, find_source, read_source
+from common.data.own.sources import find_local, find_source, is_function, read_source
 from common.data.own.statistics import Moments, deviation_of, moments_of, standardised
 from common.errors import DataError
 
@@ -37,7 +37,11 @@ def load_own(data: DataSection) -> Dataset:
     source = read_source(data, path)
     found = _encoded(source, roles_of(source, data), schema, data)
     if found.digest != schema.digest:
-        what = "a loader must return the same each time" if _is_function(data) else "restore it"
+        what = (
+            "a loader must return the same each time"
+            if is_function(data.dataset)
+            else "restore it"
+        )
         raise DataError(
             f"data.dataset is {data.dataset!r}, but {path} has other content than when the "
             f"experiment was loaded (digest {found.digest[:8]}, expected {schema.digest[:8]}): "
@@ -176,12 +180,3 @@ def number_places(schema: Schema) -> list[int]:
     ends = np.cumsum([column.width for column in schema.columns])
     pairs = zip(ends.tolist(), schema.columns, strict=True)
     return [end - 1 for end, column in pairs if not column.categories]
-
-
-def _is_function(data: DataSection) -> bool:
-    return ".py:" in data.dataset or data.dataset.partition(":")[0] not in (
-        "csv",
-        "parquet",
-        "npz",
-        "folder",
-    )

@@ -10,7 +10,8 @@ import numpy as np
 
 from common.arrays import Array
 from common.data.own.parts import Part, Source, brief
-from common.errors import DataError, FedbedError
+from common.errors import DataError
+from common.plugins import user_errors
 
 TEST = "test_"  # names of the test part begin with it
 CLASSES = "classes"  # an array with their names
@@ -30,33 +31,14 @@ def read_npz(path: Path) -> Source:
 
 def call_loader(name: str, function: Callable[..., object], folder: Path) -> Source:
     """What a user's function returns; it gets the folder that the data is in."""
-    try:
+    with user_errors(f"data.dataset is {name!r}", function):
         found = function(folder)
-    except FedbedError:
-        raise
-    except Exception as error:
-        place = _place_of(error)
-        raise DataError(
-            f"data.dataset is {name!r}, which raised {type(error).__name__}: {error}{place}"
-        ) from error
     if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
         raise DataError(
             f"data.dataset is {name!r}, which returned {type(found).__name__}; expected a dict "
             "of arrays by their names, such as {'x': ..., 'target': ...}"
         )
     return source_of(name, {key: np.asarray(value) for key, value in found.items()})
-
-
-def _place_of(error: Exception) -> str:
-    at = error.__traceback__
-    at = at.tb_next if at is not None else None
-    if at is None:
-        return ""
-    while (
-        at.tb_next is not None and "site-packages" not in at.tb_next.tb_frame.f_code.co_filename
-    ):
-        at = at.tb_next
-    return f" ({Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno})"
 
 
 def source_of(where: str, arrays: Mapping[str, Array]) -> Source:

@@ -23,9 +23,9 @@ def is_own(dataset: str) -> bool:
     return ":" in dataset
 
 
-def is_file(dataset: str) -> bool:
-    """Whether a user's own dataset is in files, and not made by a function."""
-    return dataset.partition(":")[0] in KINDS
+def is_function(dataset: str) -> bool:
+    """Whether a dataset is what a user's function returns."""
+    return is_own(dataset) and dataset.partition(":")[0] not in KINDS
 
 
 def is_table(dataset: str) -> bool:

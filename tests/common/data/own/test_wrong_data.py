@@ -103,7 +103,7 @@ CASES: dict[str, tuple[Make, tuple[str, ...], str]] = {
     "raises": (
         py("def load(folder):\n    return 1 / 0"),
         FUNCTION,
-        "which raised ZeroDivisionError: division by zero (wrong_loader.py:3)",
+        "ZeroDivisionError: division by zero (wrong_loader.py:3)",
     ),
     "returns a list": (py("def load(folder):\n    return [1]"), FUNCTION, "returned list"),
     "no test targets": (
