@@ -35,8 +35,8 @@ def draft(file: Path, dataset: str, target: str, *, local: bool) -> Draft:
     """An experiment in `file` for a dataset that is named as seen from here."""
     if ":" not in dataset:
         raise UsageError(
-            f"--dataset is {dataset!r}; expected csv:FILE, parquet:FILE, npz:FILE, folder:PATH or "
-            "file.py:function"
+            f"--dataset is {dataset!r}; expected csv:FILE, parquet:FILE, npz:FILE, folder:PATH "
+            "or file.py:function"
         )
     use_code(file.parent.absolute())
     data = DataSection(dataset=_as_seen_from(file.parent, dataset), target=target)
