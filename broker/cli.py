@@ -26,6 +26,7 @@ from common.access.tls import days_left
 from common.disk.atomic import write_atomic
 from common.errors import UsageError
 from common.ids import parse_ids, show_ids
+from common.install.kit import NAME, write_kit
 from common.program.cli import Commands, log_options, set_up_logging, version_option
 
 
@@ -124,7 +125,8 @@ def up(
 @click.option("--federation", default=DEFAULT_FEDERATION, show_default=True,
               help="First level of all topics.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Write the bundle there as well.")  # fmt: skip
+              help="Write the bundle there as well, and for a board beside it "
+              "fedbed-board.tar.gz, which it is installed from.")  # fmt: skip
 @_folder
 def enroll_command(
     name: str,
@@ -174,13 +176,26 @@ def _report(account: Account, enrolled: Enrolled, output: Path | None) -> None:
     what = f" with clients {show_ids(account.clients)}" if account.clients else ""
     did = "enrolled" if enrolled.changed else "unchanged:"
     click.echo(f"{did} {account.role} {account.name}{what}: {bundle}")
-    if enrolled.changed:
+    if account.role == "board" and output is not None:
+        _show_installation(write_kit(output.absolute().parent), output, account.name)
+    elif enrolled.changed:
         command = {
             "board": "fl-client run --credentials",
             "coordinator": "fl-server run EXPERIMENT.toml --credentials",
             "viewer": "fl-server watch --credentials",
         }[account.role]
         click.echo(f"copy the file to where it is needed, then: {command} {bundle.name}")
+
+
+def _show_installation(kit: Path, bundle: Path, board: str) -> None:
+    """How a bare machine becomes this board: one line here, two lines there."""
+    beside = bundle.with_name(kit.name)
+    click.echo(
+        f"copy both files to the board, such as: scp {bundle} {beside} pi@{board}.local:"
+    )
+    click.echo("then type there:")
+    click.echo(f"  tar xzf {kit.name}")
+    click.echo(f"  sudo sh {NAME}/install.sh {bundle.name}")
 
 
 @main.command("boards")

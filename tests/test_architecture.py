@@ -23,7 +23,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "common": (
         {"errors", "__init__"},
         {"ids", "rng", "texts", "arrays", "plugins"},
-        {"disk", "access", "program"},
+        {"disk", "access", "program", "install"},
         {"wire"},
         {"config"},
         {"data"},

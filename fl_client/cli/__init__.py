@@ -11,7 +11,7 @@ import click
 
 from common.access.address import Address, probe
 from common.disk.lock import FolderLock
-from common.errors import BrokerError
+from common.errors import BrokerError, UsageError
 from common.program.cli import Commands, log_options, set_up_logging, version_option
 from common.program.malloc import keep_buffers
 from common.program.systemd import notifier_from
@@ -21,6 +21,8 @@ from fl_client.cli.doctor import doctor
 from fl_client.cli.options import board_options, settings_from
 from fl_client.cli.replay import replay_agent
 from fl_client.daemon import Daemon
+from fl_client.doctor.findings import NO_THREADS
+from fl_client.hardware.threads import threads_problem
 from fl_client.identity import next_identity
 
 log = logging.getLogger(__name__)
@@ -58,6 +60,8 @@ def run(
     keep_buffers()
     settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them
     settings = replace(settings, record=record)
+    if (problem := threads_problem()) is not None:
+        raise UsageError(f"this system refuses to start a thread ({problem}); {NO_THREADS}")
     with FolderLock(settings.state, f"the daemon of board {settings.board!r}"):
         link = PahoLink(settings.address)
         pool = ProcessPool(settings.workers, link.post)

@@ -55,22 +55,24 @@ def settings_from(
 ) -> Settings:
     """The settings these options mean."""
     reached = reach(broker, credentials, federation, "board")
-    name = check_name(board_of(reached, board, credentials) or _host_name(), "--board")
+    name = check_name(board_of(reached, board, credentials) or host_name(), "--board")
     ids = clients_of(reached, clients, credentials)
     return Settings(
         address=reached.address,
         board=name,
         clients=ids,
-        state=(state or _default_state() / name).absolute(),
+        state=state_folder(state=state, board=name),
         federation=reached.federation,
         workers=workers or usual_workers(len(ids)),
     )
 
 
-def _host_name() -> str:
+def host_name() -> str:
+    """What a board is called that was given no name."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", platform.node()) or "board"
 
 
-def _default_state() -> Path:
+def state_folder(*, state: Path | None, board: str | None, **_: object) -> Path:
+    """Where state is kept."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "fedbed"
+    return (state or Path(home) / "fedbed" / (board or host_name())).absolute()
