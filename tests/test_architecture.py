@@ -66,7 +66,7 @@ TORCH = {
 }
 RICH = {
     "fl_server/data/terminal_bars.py",
-    "fl_server/reports/terminal.py",
+    "fl_server/reports/output/terminal.py",
     "fl_server/sweeps/screen.py",
     "fl_server/watch/displays.py",
     "fl_server/watch/screen.py",

@@ -19,6 +19,7 @@ from msgspec import Meta
 from common.algorithms.aggregation import Aggregation, combine
 from common.algorithms.client import MODEL as MODEL
 from common.algorithms.client import After as After
+from common.algorithms.client import Batch as Batch
 from common.algorithms.client import Client as Client
 from common.algorithms.client import Extra as Extra
 from common.algorithms.client import LocalModel as LocalModel
@@ -26,6 +27,7 @@ from common.algorithms.client import Logits as Logits
 from common.algorithms.client import Loss as Loss
 from common.algorithms.client import Net as Net
 from common.algorithms.client import Predictor as Predictor
+from common.algorithms.client import rows as rows
 from common.arrays import Array, Arrays, parts
 from common.data.rebalance import Rebalance
 from common.wire.messages import Stage

@@ -17,6 +17,7 @@ from msgspec import Meta
 from common.algorithms.base import (
     MODEL,
     Algorithm,
+    Batch,
     Client,
     LocalModel,
     Net,
@@ -152,7 +153,7 @@ def fedreg(
     )
 
 
-def sum_of_heads(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
+def sum_of_heads(net: Net, inputs: Batch, labels: Tensor) -> Tensor:
     """The loss of the first phase; its gradient reaches the base through both heads."""
     from torch.nn import functional  # only training processes have torch
 

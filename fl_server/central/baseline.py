@@ -64,10 +64,9 @@ def pool_of(experiment: Experiment, shards: Path) -> PooledData:
 
 
 def _joined(samples: list[Samples]) -> Samples:
-    return Samples(
-        np.concatenate([one.images for one in samples]),
-        np.concatenate([one.labels for one in samples]),
-    )
+    parts = zip(*(one.inputs for one in samples), strict=True)
+    targets = np.concatenate([one.targets for one in samples])
+    return Samples(tuple(map(np.concatenate, parts)), targets)
 
 
 class Central:

@@ -11,11 +11,11 @@ from common.errors import UsageError
 from fl_server.cli.options import runs_option
 from fl_server.reports.build import tables_of, write_report
 from fl_server.reports.groups import group_runs
+from fl_server.reports.output.terminal import print_table
 from fl_server.reports.runs import find_folders, read_reference, read_run
-from fl_server.reports.terminal import print_table
 from fl_server.run.tensorboard import EventFile
 
-SHORT = ("results", "comparison", "rounds-to-global", "costs", "faults")
+SHORT = ("results", "differences", "comparison", "rounds-to-global", "costs", "faults")
 
 
 @click.command()

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -48,7 +48,9 @@ class Stepper:
 
     def __init__(self, samples: int, step: float) -> None:
         self.samples = samples
-        self.data = Samples(np.zeros((samples, 1, 2, 2), np.uint8), np.zeros(samples, np.int64))
+        self.data = Samples(
+            (np.zeros((samples, 1, 2, 2), np.uint8),), np.zeros(samples, np.int64)
+        )
         self.rebalanced = Rebalanced(self.data, samples)
         self.counts: Array = np.array([samples, 0])
         self.sizes: Array = np.array([samples, samples])
@@ -70,7 +72,7 @@ class Stepper:
         return dict(arrays)
 
     def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
-        return lambda images: images
+        return cast("Predictor", lambda images: images)
 
     def mean_loss(self, arrays: Arrays, samples: Samples) -> float:
         return 0.5

@@ -32,13 +32,15 @@ def made_up() -> Dataset:
         for role in range(8)
     }
     pool = windows_of(lines)
-    return Dataset("shakespeare", pool.images, pool.labels, 80, len(pool.labels), pool.natural)
+    return Dataset(
+        "shakespeare", (pool.images,), pool.labels, 80, len(pool.labels), pool.natural
+    )
 
 
 def leaked(dataset: Dataset, allotment: Assignment) -> int:
     """How many test answers stand inside training windows, of whichever client."""
-    assert isinstance(dataset.images, Windows)
-    starts, width = dataset.images.starts, dataset.images.width
+    assert isinstance(dataset.inputs[0], Windows)
+    starts, width = dataset.inputs[0].starts, dataset.inputs[0].width
     begun = np.sort(starts[np.concatenate(allotment.train)])
     answers = starts[np.concatenate(allotment.test)] + width
     first, last = (np.searchsorted(begun, answers - back, "left") for back in (width, -1))
@@ -50,11 +52,13 @@ def remembered(dataset: Dataset, allotment: Assignment, memory: int = 12) -> flo
     right, total = 0, 0
     for train, test in zip(allotment.train, allotment.test, strict=True):
         seen = {}
-        for window, answer in zip(dataset.images[train], dataset.labels[train], strict=True):
+        for window, answer in zip(
+            dataset.inputs[0][train], dataset.targets[train], strict=True
+        ):
             whole = bytes(window) + bytes([answer])
             for end in range(memory, len(whole)):
                 seen[whole[end - memory : end]] = whole[end]
-        for window, answer in zip(dataset.images[test], dataset.labels[test], strict=True):
+        for window, answer in zip(dataset.inputs[0][test], dataset.targets[test], strict=True):
             right += seen.get(bytes(window[-memory:])) == answer
         total += len(test)
     return right / total
