@@ -64,7 +64,7 @@ def _wheel() -> bytes:
         if path.is_file() and "__pycache__" not in path.parts
     }
     info = f"fedbed-{VERSION}.dist-info"
-    metadata = installed.read_text("METADATA") or installed.read_text("PKG-INFO")  # of a checkout
+    metadata = installed.read_text("METADATA") or installed.read_text("PKG-INFO")
     files[f"{info}/METADATA"] = (metadata or "").encode()
     files[f"{info}/entry_points.txt"] = (installed.read_text("entry_points.txt") or "").encode()
     files[f"{info}/WHEEL"] = _WHEEL.encode()

@@ -130,6 +130,7 @@ class Info(Wire, frozen=True, kw_only=True):
     problem: Text = ""
     joules: Joules | None = None
     telemetry: Telemetry | None = None
+    arithmetic: Annotated[str, Meta(max_length=200)] = ""  # what has trained it
 
 
 class CurrentRound(Wire, frozen=True, kw_only=True):

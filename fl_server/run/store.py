@@ -39,13 +39,17 @@ log = logging.getLogger(__name__)
 
 
 class RunRecord(Wire, frozen=True, kw_only=True):
-    """Who a run is; `id` is its name on the wire, unique even if the folder is made anew."""
+    """Who a run is; `id` is its name on the wire, unique even if the folder is made anew.
+
+    `computed`: CPU and torch -> the clients that they computed.
+    """
 
     format: int
     id: Text
     name: Text
     incarnation: Natural
     finished: bool
+    computed: dict[Text, Ids] = msgspec.field(default_factory=dict)
 
 
 @decodable
@@ -99,6 +103,16 @@ class RunStore:
         """Count this coordinator among those that worked on the run."""
         self._update_record(incarnation=self._record.incarnation + 1)
         return self._record.incarnation
+
+    @property
+    def computed(self) -> dict[str, tuple[int, ...]]:
+        """Which CPU and torch computed which clients."""
+        return self._record.computed
+
+    def note_computed(self, computed: dict[str, tuple[int, ...]]) -> None:
+        """Write that down, if it is new."""
+        if computed != self._record.computed:
+            self._update_record(computed=computed)
 
     def mark_finished(self) -> None:
         """The run has ended for good; what only a restart needs is deleted."""
