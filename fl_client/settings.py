@@ -18,4 +18,5 @@ class Settings:
     state: Path
     federation: str = "fl"
     workers: int = 1
+    memory: int | None = None  # bytes that each training process may use
     record: Path | None = None

@@ -23,7 +23,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "common": (
         {"errors", "__init__"},
         {"ids", "rng", "texts", "arrays", "plugins"},
-        {"disk", "access", "program", "install"},
+        {"disk", "access", "program"},
+        {"install"},
         {"wire"},
         {"config"},
         {"data"},

@@ -115,7 +115,11 @@ say "$machine ($cpu), $system, glibc $glibc, $memory MB of memory, $disk MB free
 is_recent() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; }
 find_python() {
     for candidate in ${python:-"$folder/python/bin/python3" python3 python3.14 python3.13 python3.12 python3.11 python3.10}; do
-        if is_recent "$candidate"; then command -v "$candidate"; return; fi
+        if is_recent "$candidate"; then
+            # Not that of an environment which is active, perhaps our own.
+            "$candidate" -c 'import os, sys; print(os.path.realpath(sys.executable))'
+            return
+        fi
     done
 }
 

@@ -41,7 +41,7 @@ def cpu_name(cpuinfo: str, machine: str) -> str:
 
 
 def arithmetic() -> str:
-    """Such as `Cortex-A72, torch 2.9.1, fedbed 0.1.0`."""
+    """Such as `Cortex-A72, torch 2.8.0, fedbed 0.1.0`."""
     cpuinfo = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else ""
     try:
         torch = importlib.metadata.version("torch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 import traceback
 from collections.abc import Callable
@@ -85,5 +86,11 @@ class Executor:
 
 
 def _unexpected(error: Exception) -> str:
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        most = resource.getrlimit(resource.RLIMIT_DATA)[0]
+        limit = (
+            "" if most == resource.RLIM_INFINITY else f" ({most // 2**20} MB for each process)"
+        )
+        return f"memory ran out{limit}: fewer --workers, a smaller model or smaller batches"
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"

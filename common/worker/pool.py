@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -65,10 +66,15 @@ class ProcessPool:
     """Up to `size` training processes; `post` gets every report, from other threads.
 
     The first process prepares a run alone (it may have to make shards), the others after it.
+    `memory` is how many bytes each may use: beyond that an allocation fails in the process,
+    which reports it, instead of the kernel choosing whom to kill.
     """
 
-    def __init__(self, size: int, post: Callable[[Report], None]) -> None:
+    def __init__(
+        self, size: int, post: Callable[[Report], None], memory: int | None = None
+    ) -> None:
         self._size = size
+        self._memory = memory
         self._post = post
         self._lock = threading.Lock()
         self._processes: list[_Process] = []
@@ -128,6 +134,9 @@ class ProcessPool:
             env={**os.environ, **TUNING},
             start_new_session=True,  # Ctrl-C is for the owner
         )
+        if self._memory is not None:
+            with contextlib.suppress(ProcessLookupError):  # it has died; `_listen` reports that
+                resource.prlimit(child.pid, resource.RLIMIT_DATA, (self._memory, self._memory))
         process = _Process(child)
         self._processes.append(process)
         process.listener = threading.Thread(target=self._listen, args=(process,), daemon=True)
@@ -185,6 +194,7 @@ def _death(code: int) -> str:
         return f"exit code {code}; its last lines are in the log"
     hints = {
         signal.SIGKILL: "killed, probably because memory ran out",
+        signal.SIGABRT: "perhaps because memory ran out; its last lines are in the log",
         signal.SIGILL: "this torch build needs a newer CPU than this board has",
     }
     cause = signal.Signals(-code)

@@ -64,7 +64,7 @@ def run(
         raise UsageError(f"this system refuses to start a thread ({problem}); {NO_THREADS}")
     with FolderLock(settings.state, f"the daemon of board {settings.board!r}"):
         link = PahoLink(settings.address)
-        pool = ProcessPool(settings.workers, link.post)
+        pool = ProcessPool(settings.workers, link.post, settings.memory)
         identity = next_identity(settings.state)
         daemon = Daemon(settings, identity, link, pool, notifier_from())
         for each in (signal.SIGINT, signal.SIGTERM):

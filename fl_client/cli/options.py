@@ -13,9 +13,10 @@ import click
 
 from common.access.credentials import board_of, clients_of, reach
 from common.ids import check_name
-from fl_client.hardware.capacity import usual_workers
+from fl_client.hardware.capacity import memory_for_each, usual_workers
 from fl_client.settings import Settings
 
+MEGABYTE = 1 << 20
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
@@ -32,6 +33,9 @@ _OPTIONS = (
     click.option("--workers", type=click.IntRange(1, 64),
                  help="Training processes that work side by side.  [default: one per core, as "
                  "far as memory and clients reach]"),
+    click.option("--memory", type=click.IntRange(200), metavar="MB",
+                 help="Most memory of one training process.  [default: what is available, "
+                 "shared among them]"),
     click.option("--federation", help="First level of all topics.  [default: fl]"),
 )  # fmt: skip
 
@@ -51,6 +55,7 @@ def settings_from(
     clients: str | None,
     state: Path | None,
     workers: int | None,
+    memory: int | None,
     federation: str | None,
 ) -> Settings:
     """The settings these options mean."""
@@ -63,7 +68,8 @@ def settings_from(
         clients=ids,
         state=state_folder(state=state, board=name),
         federation=reached.federation,
-        workers=workers or usual_workers(len(ids)),
+        workers=(many := workers or usual_workers(len(ids))),
+        memory=memory * MEGABYTE if memory is not None else memory_for_each(many),
     )
 
 
