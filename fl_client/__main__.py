@@ -1,20 +1,14 @@
-"""python -m fl_client."""
-
-from __future__ import annotations
+"""The program `fl-client`, also as `python -m fl_client`."""
 
 import os
 
+from common.program.start import quiet_interrupt
 from fl_client.hardware.threads import threads_problem
 
-
-def main() -> None:
-    """The program `fl-client`, also where no thread can be started, so that it can say so."""
-    if threads_problem() is not None:
-        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # else the import of numpy ends the program
-    from fl_client.cli import main as fl_client
-
-    fl_client()
-
+with quiet_interrupt():
+    if threads_problem() is not None:  # then the import of numpy would end the program
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    from fl_client.cli import main
 
 if __name__ == "__main__":
     main()

@@ -22,6 +22,7 @@ from common.program.malloc import keep_buffers
 from common.program.signals import stopped_by_signals
 from common.wire.paho_link import PahoLink
 from fl_server.coordinator.conductor import StartRecord
+from fl_server.coordinator.local_clients import LocalClients
 from fl_server.coordinator.sender import publish_end_again
 from fl_server.coordinator.service import Coordinator
 from fl_server.coordinator.simulate import Simulation
@@ -180,12 +181,12 @@ def require_data(options: RunOptions, experiment: Experiment) -> None:
         require_dataset(experiment.data.dataset)
 
 
-def simulate(options: RunOptions, store: RunStore, *, processes: int) -> bool:
-    """The run in this process, without a broker."""
+def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> bool:
+    """The run on this machine, without a broker."""
     with _at_work(options, store) as work:
         Simulation(
             store,
-            processes=processes,
+            clients=clients,
             shards=options.shards,
             observe=work.observe,
             record=options.start_record,

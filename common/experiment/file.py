@@ -24,6 +24,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+NAMES = "expected letters A-Z and a-z, digits, '.', '_' or '-' (at most 64)"
 WIDTH = 90  # of comments in the files that we write
 
 
@@ -48,14 +49,13 @@ def load_experiment(
         raise ConfigError(f"{_place(path, text, overrides, str(error))}: {error}") from error
 
 
-def read_table(path: Path) -> tuple[str, dict[str, Any]]:
-    """A TOML file as text and as a table."""
+def read_table(path: Path, cure: str = "") -> tuple[str, dict[str, Any]]:
+    """A TOML file as text and as a table; `cure`: what to do if it is not there."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise ConfigError(
-            f"{path} does not exist; write one with 'fl-server init {path}'"
-        ) from error
+        cure = cure or f"write one with 'fl-server init {path}'"
+        raise ConfigError(f"{path} does not exist; {cure}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     try:
@@ -133,6 +133,8 @@ def _explain(section: str, error: str, inner: Mapping[str, Any], kind: type[Sect
         return f"{section}.{what}"
     value = inner.get(key, inner.get("options", {}).get(key))
     what = what[0].lower() + what[1:].replace("`", "")
+    if "matching regex" in what:
+        what = NAMES
     if what.startswith("invalid enum value"):
         what = f"expected {choices(get_type_hints(kind, include_extras=True)[key])}"
     return f"{section}.{key} is {value!r}; {what}"

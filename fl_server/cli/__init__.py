@@ -19,6 +19,7 @@ from fl_server import launch
 from fl_server.cli.data import data
 from fl_server.cli.options import (
     broker_options,
+    dask_option,
     experiment_file,
     overrides_option,
     run_option,
@@ -27,9 +28,11 @@ from fl_server.cli.options import (
 )
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
+from fl_server.cli.runs import diff, list_runs
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
+from fl_server.coordinator.dask_clients import clients_for
 from fl_server.lab.faulty_lab import read_script
 from fl_server.lab.lab import share_out
 from fl_server.run.find import find_or_create, find_run
@@ -38,7 +41,10 @@ from fl_server.watch.web.server import read_page_address
 
 @click.group(
     cls=Commands,
-    commands=[data, central, algorithms, report, sweep, watch, status, replay_run],
+    commands=[
+        *(data, central, algorithms, report, list_runs, diff, sweep, watch, status),
+        replay_run,
+    ],
 )
 @version_option()
 def main() -> None:
@@ -160,12 +166,14 @@ def lab(
 @overrides_option
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Train clients side by side; the results are the same.")  # fmt: skip
+@dask_option
 @run_option
 @run_options
 def simulate(
     file: Path,
     overrides: tuple[str, ...],
     processes: int,
+    dask: str | None,
     name: str | None,
     options: launch.RunOptions,
 ) -> None:
@@ -173,11 +181,15 @@ def simulate(
 
     \b
     Example: fl-server simulate examples/demo.toml --processes 2
+    Example: fl-server simulate examples/demo.toml --dask tcp://scheduler:8786
     """
     experiment = load_experiment(file, overrides)
-    launch.require_data(options, experiment)
-    store = find_or_create(options.runs, experiment, name)
-    _exit(finished=launch.simulate(options, store, processes=processes))
+    if dask is None:
+        launch.require_data(options, experiment)
+    with clients_for(processes, dask) as clients:
+        store = find_or_create(options.runs, experiment, name)
+        finished = launch.simulate(options, store, clients)
+    _exit(finished=finished)
 
 
 @main.command()

@@ -67,7 +67,7 @@ def sweep(
         if simulation:
             for planned in grid:
                 launch.require_data(options, planned.experiment)
-            runner = simulated(processes)
+            runner = stack.enter_context(simulated(processes))
         elif lab is not None:
             for name in sorted({planned.experiment.data.dataset for planned in grid}):
                 require_dataset(name)

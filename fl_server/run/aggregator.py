@@ -32,6 +32,7 @@ from fl_server.rounds.state import Close, Open
 from fl_server.run.checks import Checks
 from fl_server.run.computed import Computed
 from fl_server.run.first_model import starting_model
+from fl_server.run.model_file import NAME, write_model
 from fl_server.run.records import Records, TestedRound
 from fl_server.run.round_updates import RoundUpdates
 from fl_server.run.store import CheckpointMeta, RunStore
@@ -263,8 +264,7 @@ class Aggregator:
     def finish(self) -> str:
         """Write the final model; returns its digest."""
         model = self._algorithm.global_model(self._state)
-        meta = ModelMeta(run=self.store.run, round=self._meta.round)
-        write_atomic(self.store.folder / "model.safetensors", encode_tensors(model, meta))
+        write_model(self.store.folder / NAME, model)
         self.records.write_summary(self.experiment)
         self.store.mark_finished()
         return digest(model)

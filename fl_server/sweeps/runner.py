@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -14,6 +14,7 @@ from common.disk.lock import FolderLock
 from common.errors import FedbedError, UsageError
 from common.experiment.resolve import participants_of
 from fl_server import launch
+from fl_server.coordinator.local_clients import make_local_clients
 from fl_server.lab.lab import Lab, check_boards, keep_only_logs
 from fl_server.run.find import find_or_create
 from fl_server.run.store import RunStore, has_run
@@ -104,9 +105,11 @@ def on_broker(address: Address, federation: str) -> Runner:
     return lambda options, store: launch.run(options, store, address, federation)
 
 
-def simulated(processes: int) -> Runner:
-    """In this process, without a broker."""
-    return lambda options, store: launch.simulate(options, store, processes=processes)
+@contextmanager
+def simulated(processes: int) -> Iterator[Runner]:
+    """On this machine, without a broker; what trains stays ready for the next run."""
+    with closing(make_local_clients(processes)) as clients:
+        yield lambda options, store: launch.simulate(options, store, clients)
 
 
 @contextmanager

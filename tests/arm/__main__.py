@@ -1,8 +1,8 @@
 """From a bare arm64 system to a trained model, on emulated boards: python -m tests.arm (root).
 
 install.sh installs from a wheelhouse; then on each CPU: `fl-client doctor` with the right torch
-and with one that dies there, and runs of an x86 board with the emulated one: undisturbed, with
-its daemon killed, and the same from prepared shards. All three must end with the same bits.
+and with one that dies there, and runs of an x86 board with the emulated one: with its daemon
+killed, the same from prepared shards, and once undisturbed. They must end with the same bits.
 """
 
 from __future__ import annotations
@@ -167,10 +167,11 @@ def _test(test: Test, board: Emulation, rig: GuardedRig) -> None:
     for cpu in PARTS:
         board.become(cpu)
         test.doctor(wrong, version)
-        undisturbed = test.train()
-        assert test.train(kill=True) == undisturbed
-        assert test.train(kill=True, shards=shards) == undisturbed
-        test.say(f"{cpu}: the same bits three times")
+        digests = {test.train(kill=True), test.train(kill=True, shards=shards)}
+        if cpu == next(iter(PARTS)):
+            digests.add(test.train())
+        assert len(digests) == 1, digests
+        test.say(f"{cpu}: the same bits each time")
     code, printed = board.run(
         rig.folder / "away.log", "sh", "/opt/fedbed/install.sh", "--uninstall"
     )
