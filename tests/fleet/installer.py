@@ -6,10 +6,16 @@ again; one whose Python is too old is refused with a sentence, by the script and
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import http.server
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from common.access.credentials import join_address
@@ -21,8 +27,17 @@ from tests.fleet.playbooks import EXPERIMENT, Control, wheels
 
 BOARD, OLD = "b1", "b2"
 PORT = 8883
-OLD_PYTHON = "sudo apt-get -qq update && sudo apt-get -qq install micropython >/dev/null && "
-OLD_PYTHON += "sudo rm -f /usr/bin/python3* && sudo ln -s micropython /usr/bin/python3"
+ARCHIVE_NAME = "cpython-3.11-x86_64-unknown-linux-gnu-install_only.tar.gz"
+# The only interpreter of the machine says that it is Python 3.6, and runs nothing but -c.
+OLD_PYTHON = """\
+#!/bin/sh
+case $1 in
+    -c) exec /usr/lib/python-of-the-test -c \\
+        'import sys; sys.version_info = (3, 6, 9); exec(sys.argv[1])' "$2" ;;
+    --version) echo Python 3.6.9 ;;
+    *) echo "this is Python 3.6: no modules of Ansible" >&2; exit 1 ;;
+esac
+"""
 
 
 def main() -> None:
@@ -90,7 +105,11 @@ def _train(started: float, rig: Rig) -> None:
 
 def _old_python(started: float, lab: Lab) -> None:
     """A machine whose only Python is too old."""
-    lab.ssh(OLD, f"sh -c '{OLD_PYTHON}'")
+    root = lab.machines[OLD].root
+    (root / "usr/bin/python3.11").rename(root / "usr/lib/python-of-the-test")
+    (root / "usr/bin/python3").unlink()
+    (root / "usr/bin/python3").write_text(OLD_PYTHON)
+    (root / "usr/bin/python3").chmod(0o755)
     _copy(lab, OLD, FOLDER / "installer" / ARCHIVE)
     lab.ssh(OLD, f"tar xzf {ARCHIVE}")
     refused = lab.ssh(OLD, f"sudo sh {NAME}/install.sh 2>&1 || :")
@@ -104,8 +123,41 @@ def _old_python(started: float, lab: Lab) -> None:
         told = " ".join(str(error).split())
     else:
         raise AssertionError("site.yml accepted a machine with an old Python")
-    assert "the Python of this machine is 3.4; Ansible needs 3.9" in told, told
+    assert "the Python of this machine is 3.6; Ansible needs 3.9" in told, told
     say(started, "site.yml with an old Python: refused, with what to do")
+    with _served(_python_archive(lab)) as url:
+        lab.ssh(OLD, "sudo apt-get -qq update && sudo apt-get -qq install wget >/dev/null")
+        archive = (FOLDER / "installer" / ARCHIVE_NAME).read_bytes()
+        digest = hashlib.sha256(archive).hexdigest()
+        options = ("-e", f"fedbed_python_url={url}", "-e", f"fedbed_python_sha256={digest}")
+        assert "changed=1" in control.play("python.yml", "--limit", "b1", *options)
+        assert control.changes("python.yml", "--limit", "b1") == 0
+    say(started, "python.yml with an archive: brings a Python; again: changed=0")
+    shown = lab.ssh(OLD, "/opt/fedbed/python/bin/python3", "--version")
+    assert shown.startswith("Python 3.11"), shown
+
+
+def _python_archive(lab: Lab) -> Path:
+    """Debian's own interpreter in the form of python-build-standalone."""
+    folder, root = FOLDER / "installer", lab.machines[BOARD].root
+    tree = folder / "tree" / "python"
+    (tree / "bin").mkdir(parents=True)
+    (tree / "lib").mkdir()
+    shutil.copy(root / "usr/bin/python3.11", tree / "bin" / "python3")
+    ignored = shutil.ignore_patterns("__pycache__", "sitecustomize.py")
+    shutil.copytree(root / "usr/lib/python3.11", tree / "lib" / "python3.11", ignore=ignored)
+    call("tar", "czf", folder / ARCHIVE_NAME, "-C", folder / "tree", "python")
+    return folder / ARCHIVE_NAME
+
+
+@contextlib.contextmanager
+def _served(file: Path) -> Iterator[str]:
+    """The file on an address that only the machines reach."""
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(file.parent))
+    with http.server.ThreadingHTTPServer((f"{NETWORK}.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://{NETWORK}.1:{server.server_port}/{file.name}"
+        server.shutdown()
 
 
 def _copy(lab: Lab, name: str, *paths: Path, to: str = "") -> None:

@@ -25,8 +25,7 @@ BRIDGE, NETWORK, USER = "fedbed0", "10.98.76", "pi"
 SUITE = "bookworm"
 SYSTEM = "systemd,systemd-sysv,dbus,openssh-server,python3,python3-apt,sudo,iproute2"
 # What the playbooks install: the machines find it in a repository on their own disk.
-# (and micropython, which says that it is Python 3.4: an interpreter that is too old).
-OFFERED = ("mosquitto", "python3-venv", "systemd-timesyncd", "micropython")
+OFFERED = ("mosquitto", "python3-venv", "systemd-timesyncd", "wget")
 TOOLS = ("mmdebstrap", "systemd-nspawn", "ip", "ssh", "dpkg-scanpackages", "setpriv")
 BOOT_SECONDS = 120.0
 

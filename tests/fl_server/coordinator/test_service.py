@@ -315,6 +315,6 @@ def test_what_computed_each_client_is_written_down_and_a_change_is_told_once(
     again, _ = stage.coordinator()
     assert stage.play(again) == undisturbed, "the script computes the same all the same"
     assert RunStore(stage.store.folder).computed == {**before, "CPU of a, torch 3": (0, 1)}
-    (told,) = stage.of(facts.Arithmetic)
+    (told,) = [fact for fact in stage.reported if isinstance(fact, facts.Arithmetic)]
     assert told.board == "a"
     assert "no longer promised" in told.text
