@@ -34,7 +34,7 @@ from common.access.tls import days_left
 from common.disk.atomic import write_atomic
 from common.errors import UsageError
 from common.ids import parse_ids, show_ids
-from common.install.kit import NAME, write_kit
+from common.install.kit import what_to_type, write_kit
 from common.program.cli import Commands, log_options, set_up_logging, version_option
 
 
@@ -185,7 +185,8 @@ def _report(account: Account, enrolled: Enrolled, output: Path | None) -> None:
     did = "enrolled" if enrolled.changed else "unchanged:"
     click.echo(f"{did} {account.role} {account.name}{what}: {bundle}")
     if account.role == "board" and output is not None:
-        _show_installation(write_kit(output.absolute().parent), output, account.name)
+        write_kit(output.absolute().parent)
+        click.echo(what_to_type(output, account.name))
     elif enrolled.changed:
         command = {
             "board": "fl-client run --credentials",
@@ -193,17 +194,6 @@ def _report(account: Account, enrolled: Enrolled, output: Path | None) -> None:
             "viewer": "fl-server watch --credentials",
         }[account.role]
         click.echo(f"copy the file to where it is needed, then: {command} {bundle.name}")
-
-
-def _show_installation(kit: Path, bundle: Path, board: str) -> None:
-    """How a bare machine becomes this board: one line here, two lines there."""
-    beside = bundle.with_name(kit.name)
-    click.echo(
-        f"copy both files to the board, such as: scp {bundle} {beside} pi@{board}.local:"
-    )
-    click.echo("then type there:")
-    click.echo(f"  tar xzf {kit.name}")
-    click.echo(f"  sudo sh {NAME}/install.sh {bundle.name}")
 
 
 @main.command("boards")

@@ -58,7 +58,7 @@ remove_all() {
         systemctl disable --now --quiet fl-client
     fi
     packages=''
-    [ ! -e "$folder/packages" ] || packages=$(cat "$folder/packages")
+    [ ! -e "$folder/packages" ] || packages=$(sort -u "$folder/packages")
     for path in "$unit" "$etc" "/var/lib/$state" "$folder"; do
         [ ! -e "$path" ] || changed "removing $path"
         rm -rf "$path"
@@ -93,7 +93,7 @@ fi
 case $workers in *[!0-9]* | 0) fail "--workers is $workers; expected a count such as 2" ;; esac
 [ -n "$wheels" ] || [ ! -d "$here/wheels" ] || wheels=$here/wheels
 [ -z "$wheels" ] || { [ -d "$wheels" ] || fail "--wheels $wheels is no folder"; wheels=$(cd "$wheels" && pwd); }
-package=$(find "$here" ${wheels:+"$wheels"} -maxdepth 1 -name 'fedbed-*.whl' | head -n 1)
+package=$(find "$here" ${wheels:+"$wheels"} -maxdepth 1 -name 'fedbed-*.whl' | sort -V | tail -n 1)
 [ -n "$package" ] || fail "no fedbed-*.whl beside this script; unpack fedbed-board.tar.gz again"
 
 machine=$(uname -m)
@@ -107,7 +107,7 @@ glibc=$(glibc_version)
 [ -n "$glibc" ] || fail "this system has no glibc, which torch needs; use Debian, Ubuntu or Raspberry Pi OS"
 system=$(. /etc/os-release 2>/dev/null && echo "$PRETTY_NAME" || uname -s)
 memory=$(($(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo) / 1024))
-disk=$(($(df -Pk /opt | awk 'NR == 2 {print $4}') / 1024))
+disk=$(($({ df -Pk /opt 2>/dev/null || df -Pk /; } | awk 'NR == 2 {print $4}') / 1024))
 say "$machine ($cpu), $system, glibc $glibc, $memory MB of memory, $disk MB free in /opt"
 [ "$memory" -ge 400 ] || fail "$memory MB of memory are too little: a training process needs 300 MB and more"
 [ "$memory" -ge 900 ] || say "warning: $memory MB of memory are enough for one client and a small model only"

@@ -42,6 +42,15 @@ def write_kit(folder: Path) -> Path:
     return path
 
 
+def what_to_type(bundle: Path, board: str) -> str:
+    """How a bare machine becomes this board: one line here, two lines there."""
+    beside = bundle.with_name(ARCHIVE)
+    return (
+        f"copy both files to the board, such as: scp {bundle} {beside} pi@{board}.local:\n"
+        f"then type there:\n  tar xzf {ARCHIVE}\n  sudo sh {NAME}/install.sh {bundle.name}"
+    )
+
+
 def _beside() -> dict[str, bytes]:
     return {name: (HERE / name).read_bytes() for name in FILES}
 

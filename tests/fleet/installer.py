@@ -70,14 +70,15 @@ def main() -> None:
 
 def _install(started: float, lab: Lab, rig: Rig) -> None:
     """As `fl-broker enroll` says."""
-    broker = ("--folder", str(rig.folder / "broker"))
+    broker = ("--folder", str(rig.folder / "hub"))  # not the name of a package
     up = ("broker", "up", "--listen", f"{NETWORK}.1", "--port", str(PORT), *broker)
     rig.start("broker", *up)
     address = join_address(f"{NETWORK}.1", PORT)
     for name, *options in (("pi-1", "--clients", "0-5"), ("server", "--coordinator")):
         bundle = str(rig.folder / f"{name}.toml")
         enroll = ("broker", "enroll", name, *options, "--broker", address, "-o", bundle)
-        assert rig.start(f"enroll-{name}", *enroll, *broker).wait(60) == 0
+        done = rig.start(f"enroll-{name}", *enroll, *broker).wait(60)
+        assert done == 0, rig.log(f"enroll-{name}")
     printed = rig.log("enroll-pi-1")
     _show(printed)
     unpack, install = (line.strip() for line in printed.splitlines()[-2:])
