@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -108,3 +109,14 @@ def _check_code(order: Prepare) -> None:
         other = difference(order.digests, digests_of(own_code(order.experiment)))
         if other:
             raise FedbedError(other)
+
+
+def _unexpected(error: Exception) -> str:
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        most = resource.getrlimit(resource.RLIMIT_DATA)[0]
+        limit = (
+            "" if most == resource.RLIM_INFINITY else f" ({most // 2**20} MB for each process)"
+        )
+        return f"memory ran out{limit}: fewer --workers, a smaller model or smaller batches"
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
