@@ -59,7 +59,7 @@ class Executor:
         except (FedbedError, OSError) as error:
             self._problem = str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is must be reported
-            self._problem = explain(error)
+            self._problem = _unexpected(error)
         if self._bench is None:
             return Prepared(run=order.run, problem=self._problem)
         algorithm = self._bench.algorithm
@@ -81,7 +81,7 @@ class Executor:
         except (FedbedError, OSError) as error:
             return JobError(job=order.job, problem=str(error))
         except Exception as error:  # noqa: BLE001 - a user's algorithm may raise anything
-            return JobError(job=order.job, problem=explain(error))
+            return JobError(job=order.job, problem=_unexpected(error))
         return msgspec.structs.replace(done, seconds=time.perf_counter() - started)
 
     def _run(self, order: JobOrder, on_epoch: OnEpoch) -> JobDone:
@@ -118,5 +118,4 @@ def _unexpected(error: Exception) -> str:
             "" if most == resource.RLIM_INFINITY else f" ({most // 2**20} MB for each process)"
         )
         return f"memory ran out{limit}: fewer --workers, a smaller model or smaller batches"
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+    return explain(error)
