@@ -11,8 +11,8 @@ PATH="$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
 mode="${1:-}"
 case "$mode" in
     demo) extras=broker,data,plots ;;
-    test) extras=broker,data,plots,tensorboard,dev ;;
-    fleet) extras=broker,data,plots,tensorboard,dev,fleet ;;
+    test) extras=broker,cluster,data,plots,tensorboard,dev ;;
+    fleet) extras=broker,cluster,data,plots,tensorboard,dev,fleet ;;
     *) echo "usage: scripts/setup.sh demo|test|fleet" >&2; exit 2 ;;
 esac
 
