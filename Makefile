@@ -22,8 +22,9 @@ chaos: setup-test  ## 200 faults of all kinds over several runs; every run must 
 fleet-test: setup-fleet  ## the playbooks on four machines made for it (root, up to 15 minutes)
 	timeout 900 $(BIN)/python -m tests.fleet
 
-docs: setup-test  ## write the tables of settings and options in docs/ anew, from the code
+docs: setup-test  ## write the tables of settings, options and studies in docs/ anew
 	$(BIN)/python -m common.experiment.option_tables docs/experiment.md docs/algorithms.md
+	$(BIN)/python -m fl_server.studies.pages docs
 
 check: setup-test  ## format, lint, types
 	$(BIN)/ruff format --check

@@ -27,6 +27,7 @@ from fl_server.cli.options import (
 )
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
+from fl_server.cli.reproduce import reproduce
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
@@ -38,7 +39,9 @@ from fl_server.watch.web.server import read_page_address
 
 @click.group(
     cls=Commands,
-    commands=[data, central, algorithms, report, sweep, watch, status, replay_run],
+    commands=[
+        *(data, central, algorithms, report, sweep, reproduce, watch, status, replay_run)
+    ],
 )
 @version_option()
 def main() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import click
 import numpy as np
 
+from common.config import Experiment
 from common.data.rebalance import Counts, Rebalance
+from common.errors import UsageError
 from common.experiment.file import load_experiment
 from common.experiment.resolve import algorithm_of
 from common.ids import parse_ids
@@ -16,6 +18,7 @@ from fl_server.cli.options import experiment_file, overrides_option
 from fl_server.data import distribution
 from fl_server.data.picture import check_picture, write_picture
 from fl_server.data.prepare import prepare as prepare_shards
+from fl_server.data.sheet import sheet_of, write_sheet
 from fl_server.data.terminal_bars import palette, print_bars
 
 
@@ -58,16 +61,29 @@ def prepare(file: Path, overrides: tuple[str, ...], out: Path, ids: str | None) 
 @click.option("--rebalanced", is_flag=True,
               help="The clients' rebalanced sets (to the mean of each client's classes, unless "
               "the algorithm says otherwise).")  # fmt: skip
-def show(file: Path, overrides: tuple[str, ...], out: Path | None, rebalanced: bool) -> None:
+@click.option("--augmented", is_flag=True,
+              help="A sheet of images and what the algorithm's augmentation makes of them "
+              "(needs -o).")  # fmt: skip
+def show(
+    file: Path,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    rebalanced: bool,
+    augmented: bool,
+) -> None:
     """Draw how many samples of each class each client has to train.
 
     \b
     Example: fl-server data show examples/demo.toml
     Example: fl-server data show examples/demo.toml --rebalanced -o distribution.png
+    Example: fl-server data show examples/demo.toml --augmented -o sheet.png
     """
     if out is not None:
         check_picture(out)
     experiment = load_experiment(file, overrides)
+    if augmented:
+        _show_augmented(experiment, out)
+        return
     there = distribution.distribution_of(experiment)
     title, counts = distribution.title_of(experiment.data), there.train
     notes = [f"{size:,}" for size in there.sizes]
@@ -83,6 +99,15 @@ def show(file: Path, overrides: tuple[str, ...], out: Path | None, rebalanced: b
         click.echo(f"wrote {out}")
         return
     print_bars(title, counts, notes, _summary(counts, rebalanced=rebalanced))
+
+
+def _show_augmented(experiment: Experiment, out: Path | None) -> None:
+    if out is None:
+        raise UsageError("--augmented is a picture; name its file: -o sheet.png")
+    rule = algorithm_of(experiment).rebalance or Rebalance()
+    title = f"{experiment.data.dataset}, augmentation {rule.augmentation}"
+    write_sheet(out, title, sheet_of(experiment, rule))
+    click.echo(f"wrote {out}")
 
 
 def _summary(counts: Counts, *, rebalanced: bool) -> str:
