@@ -113,10 +113,10 @@ def _overview(folder: Path) -> str:
     lines = ["| study | what | runs at full length | kept here |", "|---|---|---:|---:|"]
     for name in study_names():
         study = find_study(name)
-        found = kept_runs(study, folder)
-        kept = sum(one.finished for one in found)
+        there = kept_runs(study, folder) if (folder / name).is_dir() else []
+        kept = sum(one.finished for one in there)
         link = f"[{kept}](studies/{name}/{PAGE})" if kept else "none"
-        lines.append(f"| `{name}` | {study.title} | {len(found)} | {link} |")
+        lines.append(f"| `{name}` | {study.title} | {study.runs} | {link} |")
     return "\n".join(lines) + "\n"
 
 

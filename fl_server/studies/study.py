@@ -64,6 +64,11 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rows: dict[str, Row]
     sections: dict[str, dict[str, Any]] = {}
 
+    @property
+    def runs(self) -> int:
+        """How many runs it has in all."""
+        return self.seeds * sum(len(self.setting_names(row)) for row in self.rows)
+
     def setting_names(self, row: str) -> tuple[str, ...]:
         """The settings that a row has; one without a name if the study has none."""
         return self.rows[row].only or tuple(self.settings) or ("",)
