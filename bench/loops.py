@@ -78,9 +78,9 @@ class Plain:
     """Nothing but tensors in memory, channels_last, and the fused kernel of torch's SGD."""
 
     def __init__(self, samples: Samples, epochs: int) -> None:
-        images = torch.tensor(samples.images, dtype=torch.float32).div_(127.5).sub_(1)
+        images = torch.tensor(samples.inputs[0], dtype=torch.float32).div_(127.5).sub_(1)
         self._images = images.contiguous(memory_format=torch.channels_last)
-        self._labels = torch.tensor(samples.labels)
+        self._labels = torch.tensor(samples.targets)
         self._epochs = epochs
         model = nn.Sequential(
             *(nn.Conv2d(1, 64, 5), nn.MaxPool2d(2), nn.ReLU()),

@@ -104,6 +104,7 @@ class Daemon:
             self._downloads,
             self._gauges,
             self._publish_problem,
+            settings.code,
         )
         self._outgoing = Outgoing(settings.federation)
         self._held: list[Arrived] = []  # until our claim is settled

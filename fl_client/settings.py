@@ -19,3 +19,4 @@ class Settings:
     federation: str = "fl"
     workers: int = 1
     record: Path | None = None
+    code: Path | None = None

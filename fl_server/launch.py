@@ -22,6 +22,7 @@ from common.program.malloc import keep_buffers
 from common.program.signals import stopped_by_signals
 from common.wire.paho_link import PahoLink
 from fl_server.coordinator.conductor import StartRecord
+from fl_server.coordinator.local_clients import LocalClients
 from fl_server.coordinator.sender import publish_end_again
 from fl_server.coordinator.service import Coordinator
 from fl_server.coordinator.simulate import Simulation
@@ -123,7 +124,7 @@ def lab(options: RunOptions, store: RunStore, *, boards: int, workers: int) -> b
     folder = store.folder / "lab"
     check_boards(folder, clients, boards)
     with _at_work(options, store) as work:
-        with Lab(folder, clients, boards, workers) as testbed:
+        with Lab(folder, clients, boards, workers, code=store.code) as testbed:
             finished = _coordinate(testbed, options, store, work)
         if finished:
             keep_only_logs(folder)
@@ -162,7 +163,7 @@ def faulty_lab(
     participants = participants_of(store.experiment())
     folder = store.folder / "lab"
     display = Lines(store.folder.name)
-    with Lab(folder, participants, boards, workers, relayed=True) as testbed:
+    with Lab(folder, participants, boards, workers, relayed=True, code=store.code) as testbed:
         troubled = FaultyLab(store, testbed, script, display.write)
         with (
             _shown(options, testbed.address, "fl", display.observe),
@@ -181,12 +182,12 @@ def require_data(options: RunOptions, experiment: Experiment) -> None:
         require_dataset(experiment.data.dataset)
 
 
-def simulate(options: RunOptions, store: RunStore, *, processes: int) -> bool:
-    """The run in this process, without a broker."""
+def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> bool:
+    """The run on this machine, without a broker."""
     with _at_work(options, store) as work:
         Simulation(
             store,
-            processes=processes,
+            clients=clients,
             shards=options.shards,
             observe=work.observe,
             record=options.start_record,

@@ -17,6 +17,7 @@ from msgspec import Meta
 from common.algorithms.base import (
     MODEL,
     Algorithm,
+    Batch,
     Client,
     Net,
     Predictor,
@@ -126,7 +127,7 @@ class _Share:
             self.value = min(1.0, max(0.0, self.value - self._rate * slope))
 
 
-def _separate(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
+def _separate(net: Net, inputs: Batch, labels: Tensor) -> Tensor:
     """Both models separately: they share nothing, so a step on the sum is a step on each."""
     from torch.nn import functional  # only training processes have torch
 
@@ -134,14 +135,14 @@ def _separate(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(net(inputs), labels) + functional.cross_entropy(own, labels)
 
 
-def _through_mixture(share: _Share) -> Callable[[Net, Tensor, Tensor], Tensor]:
+def _through_mixture(share: _Share) -> Callable[[Net, Batch, Tensor], Tensor]:
     """The global model separately, the own one through the mixture; alpha moves once, first."""
     import torch
     from torch.nn import functional
 
     first = True
 
-    def loss(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
+    def loss(net: Net, inputs: Batch, labels: Tensor) -> Tensor:
         nonlocal first
         base = _mixture(net, "base", share.value)
         head = _mixture(net, "head", share.value)

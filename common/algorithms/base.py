@@ -19,6 +19,7 @@ from msgspec import Meta
 from common.algorithms.aggregation import Aggregation, combine
 from common.algorithms.client import MODEL as MODEL
 from common.algorithms.client import After as After
+from common.algorithms.client import Batch as Batch
 from common.algorithms.client import Client as Client
 from common.algorithms.client import Extra as Extra
 from common.algorithms.client import LocalModel as LocalModel
@@ -26,6 +27,7 @@ from common.algorithms.client import Logits as Logits
 from common.algorithms.client import Loss as Loss
 from common.algorithms.client import Net as Net
 from common.algorithms.client import Predictor as Predictor
+from common.algorithms.client import rows as rows
 from common.arrays import Array, Arrays, parts
 from common.data.rebalance import Rebalance
 from common.wire.messages import Stage
@@ -170,7 +172,8 @@ class Algorithm:
     the models tested before a training. `coupled`: a client's new state only counts once the
     server has used its update. `most_weight` is the largest weight that an update of a client
     with so many samples may have: heavier ones are rejected. `copies` names parts that are
-    built like the base or the head. `rebalance` is which rebalanced samples the clients need.
+    built like the base or the head. `splits`: it treats the model's head by itself.
+    `rebalance` is which rebalanced samples the clients need.
     """
 
     name: str
@@ -187,6 +190,7 @@ class Algorithm:
     most_weight: Callable[[int], float] = by_samples
     copies: Mapping[str, Literal["base", "head"]] = field(default_factory=dict)
     rebalance: Rebalance | None = None
+    splits: bool = False
 
     @property
     def stateful(self) -> bool:

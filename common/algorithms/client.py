@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 MODEL = ("base", "head")
 
-Predictor: TypeAlias = "Callable[[Tensor], Tensor]"
+Batch: TypeAlias = "Tensor | tuple[Tensor, ...]"
+"""The inputs of some samples; a tuple if the network takes several."""
+
+Predictor: TypeAlias = "Callable[[Batch], Tensor]"
 Extra: TypeAlias = "Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]"
 After: TypeAlias = "Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], None]"
-Loss: TypeAlias = "Callable[[Net, Tensor, Tensor], Tensor | None]"
-Logits: TypeAlias = "Callable[[Net, Tensor], Tensor]"
+Loss: TypeAlias = "Callable[[Net, Batch, Tensor], Tensor | None]"
+Logits: TypeAlias = "Callable[[Net, Batch], Tensor]"
 
 
 class Net(Protocol):
@@ -35,14 +38,19 @@ class Net(Protocol):
     def has_norm(self) -> bool:
         """Whether it has running statistics, and so cannot train on a single sample."""
 
-    def __call__(self, inputs: Tensor) -> Tensor:
+    def __call__(self, inputs: Batch) -> Tensor:
         """The model's logits: its head on its base."""
 
-    def part(self, name: str) -> Callable[[Tensor], Tensor]:
+    def part(self, name: str) -> Callable[[Batch], Tensor]:
         """`base`, `head`, or a copy of one of them that the algorithm has declared."""
 
     def tensor(self, name: str) -> Tensor:
         """One array by its name."""
+
+
+def rows(inputs: Batch, which: slice) -> Batch:
+    """Some of the samples of a batch."""
+    return tuple(part[which] for part in inputs) if isinstance(inputs, tuple) else inputs[which]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,6 +17,7 @@ from msgspec import Meta
 from common.algorithms.base import (
     MODEL,
     Algorithm,
+    Batch,
     Client,
     LocalModel,
     Net,
@@ -138,6 +139,7 @@ def fedreg(
 
     return Algorithm(
         name="fedreg",
+        splits=True,
         server_init=with_first_head if sends_first else start_from,
         client_init=client_init,
         client_update=client_update,
@@ -152,7 +154,7 @@ def fedreg(
     )
 
 
-def sum_of_heads(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
+def sum_of_heads(net: Net, inputs: Batch, labels: Tensor) -> Tensor:
     """The loss of the first phase; its gradient reaches the base through both heads."""
     from torch.nn import functional  # only training processes have torch
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from common.algorithms.base import (
     Algorithm,
+    Batch,
     Client,
     Net,
     Predictor,
@@ -39,7 +40,7 @@ def fedrod(*, first_head: FirstHead = "initial", weighting: Weighting = "samples
         seen = np.log(np.maximum(client.counts, 1e-9)).astype(np.float32)
         prior = client.tensors({"prior": seen})["prior"]
 
-        def loss(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
+        def loss(net: Net, inputs: Batch, labels: Tensor) -> Tensor:
             # the two terms share no parameter, so one step on their sum is a step on each
             features = net.part("base")(inputs)
             shared = net.part("head")(features)
@@ -60,6 +61,7 @@ def fedrod(*, first_head: FirstHead = "initial", weighting: Weighting = "samples
 
     return Algorithm(
         name="fedrod",
+        splits=True,
         server_init=with_first_head if first_head == "initial" else start_from,
         client_init=client_init,
         client_update=client_update,
@@ -69,7 +71,7 @@ def fedrod(*, first_head: FirstHead = "initial", weighting: Weighting = "samples
     )
 
 
-def both_heads(net: Net, inputs: Tensor) -> Tensor:
+def both_heads(net: Net, inputs: Batch) -> Tensor:
     """Logits of the shared head plus those of the client's own."""
     features = net.part("base")(inputs)
     return net.part("head")(features) + net.part("personal")(features)

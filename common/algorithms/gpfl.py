@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from common.algorithms.base import (
     Algorithm,
+    Batch,
     Client,
     Net,
     Predictor,
@@ -74,7 +75,7 @@ def gpfl(
         given = {"table": download[TABLE], "own": own, "all": download[TABLE].mean(axis=0)}
         fixed = client.tensors(given)
 
-        def loss(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
+        def loss(net: Net, inputs: Batch, labels: Tensor) -> Tensor:
             features = net.part("base")(inputs)
             personal = net.part("head")(_valve(net, features, fixed["own"]))
             shared = _valve(net, features, fixed["all"])
@@ -117,6 +118,7 @@ def gpfl(
 
     return Algorithm(
         name="gpfl",
+        splits=True,
         server_init=server_init,
         client_init=client_init,
         client_update=client_update,
@@ -167,7 +169,7 @@ def _valve(net: Net, features: Tensor, condition: Tensor) -> Tensor:
 def _predictor(client: Client, arrays: Arrays, condition: Array) -> Predictor:
     fixed = client.tensors({"condition": condition})["condition"]
 
-    def logits(net: Net, inputs: Tensor) -> Tensor:
+    def logits(net: Net, inputs: Batch) -> Tensor:
         return net.part("head")(_valve(net, net.part("base")(inputs), fixed))
 
     return client.predictor(arrays, logits)

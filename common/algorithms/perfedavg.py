@@ -10,12 +10,14 @@ from msgspec import Meta
 
 from common.algorithms.base import (
     Algorithm,
+    Batch,
     Client,
     Net,
     Predictor,
     Trained,
     Weighting,
     model_of,
+    rows,
     update_of,
 )
 from common.arrays import Arrays
@@ -46,20 +48,22 @@ def perfedavg(
 
         rate = inner_rate or client.learning_rate
 
-        def loss(net: Net, inputs: Tensor, labels: Tensor) -> Tensor | None:
+        def loss(net: Net, inputs: Batch, labels: Tensor) -> Tensor | None:
             half = len(labels) // 2
             if half < (2 if net.has_norm else 1):
                 return None
             module = cast("nn.Module", net)
             parameters = dict(module.named_parameters())
-            here = functional.cross_entropy(net(inputs[:half]), labels[:half])
+            here = functional.cross_entropy(net(rows(inputs, slice(half))), labels[:half])
             gradients = torch.autograd.grad(here, list(parameters.values()))
             # first order: the gradient at the looked-ahead point, applied here
             ahead = {
                 name: value - rate * gradient
                 for (name, value), gradient in zip(parameters.items(), gradients, strict=True)
             }
-            logits = torch.func.functional_call(module, ahead, (inputs[half:],))
+            logits = torch.func.functional_call(
+                module, ahead, (rows(inputs, slice(half, None)),)
+            )
             return functional.cross_entropy(logits, labels[half:])
 
         settings = msgspec.structs.replace(

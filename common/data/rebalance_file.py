@@ -19,7 +19,7 @@ from common.data.rebalance import (
     effective_samples,
     target_of,
 )
-from common.data.samples import Samples
+from common.data.samples import Samples, samples_of
 from common.errors import DataError
 from common.rng import generator
 
@@ -34,9 +34,10 @@ def rebalanced_path(folder: Path, client: int, rebalance: Rebalance) -> Path:
 def read_rebalanced(path: Path) -> Rebalanced:
     """A rebalanced set, checked against the digest it was written with."""
     arrays = read_arrays(path)
-    if arrays.keys() != {"images", "labels", "effective"}:
+    samples = samples_of(arrays, "made")
+    if samples is None or "effective" not in arrays:
         raise DataError(f"{path} is damaged: it is not a rebalanced set")
-    return Rebalanced(Samples(arrays["images"], arrays["labels"]), int(arrays["effective"][0]))
+    return Rebalanced(samples, int(arrays["effective"][0]))
 
 
 def make_rebalanced(
@@ -62,8 +63,7 @@ def make_rebalanced(
     effective = effective_samples(counts, target)
     log.info("client %d: %d rebalanced samples, %d originals", client, len(made), effective)
     arrays: dict[str, Array] = {
-        "images": made.images,
-        "labels": made.labels,
+        **made.arrays("made"),
         "effective": np.array([effective], np.int64),
     }
     write_arrays(path, arrays)
@@ -73,8 +73,10 @@ def rebalanced_set(
     train: Samples, target: int, rebalance: Rebalance, rng: np.random.Generator
 ) -> Samples:
     """`target` samples of each class of the client: originals first, then augmented ones."""
-    choice = choose(train.labels, target, rng)
-    copies = augmented(train.images[choice.copied], rebalance.augmentation, rng)
-    images = np.concatenate([train.images[choice.originals], copies])
-    labels = train.labels[np.concatenate([choice.originals, choice.copied])]
-    return Samples(images, labels)
+    choice = choose(train.targets, target, rng)
+    kind = rebalance.augmentation
+    inputs = tuple(
+        np.concatenate([part[choice.originals], augmented(part[choice.copied], kind, rng)])
+        for part in train.inputs
+    )
+    return Samples(inputs, train.targets[np.concatenate([choice.originals, choice.copied])])

@@ -10,11 +10,8 @@ import numpy as np
 from common.arrays import Array
 from common.data.array_files import read_arrays, write_arrays
 from common.data.partition import Indices
-from common.data.samples import Samples
+from common.data.samples import Samples, samples_of
 from common.errors import DataError
-
-NAMES = {"train.images", "train.labels", "test.images", "test.labels", "counts", "sizes"}
-UNION = {"union.images", "union.labels"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +32,7 @@ class Shard:
     def nbytes(self) -> int:
         """Memory of the samples."""
         parts = (self.train, self.test, *((self.union,) if self.union is not None else ()))
-        return sum(part.images.nbytes + part.labels.nbytes for part in parts)
+        return sum(part.nbytes for part in parts)
 
 
 def shard_path(folder: Path, client_id: int) -> Path:
@@ -46,30 +43,21 @@ def shard_path(folder: Path, client_id: int) -> Path:
 def write_shard(path: Path, shard: Shard) -> None:
     """Write a shard; same samples, same bytes."""
     arrays: dict[str, Array] = {
-        "train.images": shard.train.images,
-        "train.labels": shard.train.labels,
-        "test.images": shard.test.images,
-        "test.labels": shard.test.labels,
+        **shard.train.arrays("train"),
+        **shard.test.arrays("test"),
         "counts": shard.counts.astype(np.int64),
         "sizes": shard.sizes,
     }
     if shard.union is not None:
-        arrays |= {"union.images": shard.union.images, "union.labels": shard.union.labels}
+        arrays |= shard.union.arrays("union")
     write_arrays(path, arrays)
 
 
 def read_shard(path: Path) -> Shard:
     """A shard, checked against the digest it was written with."""
     arrays = read_arrays(path)
-    if arrays.keys() - UNION != NAMES:
+    train, test = samples_of(arrays, "train"), samples_of(arrays, "test")
+    if train is None or test is None or not arrays.keys() >= {"counts", "sizes"}:
         raise DataError(f"{path} is damaged: it is not a shard")
-    union = None
-    if arrays.keys() >= UNION:
-        union = Samples(arrays["union.images"], arrays["union.labels"])
-    return Shard(
-        Samples(arrays["train.images"], arrays["train.labels"]),
-        Samples(arrays["test.images"], arrays["test.labels"]),
-        arrays["counts"],
-        arrays["sizes"],
-        union,
-    )
+    union = samples_of(arrays, "union")
+    return Shard(train, test, arrays["counts"], arrays["sizes"], union)

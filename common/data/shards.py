@@ -25,12 +25,12 @@ from common.data.rebalance_file import (
     read_rebalanced,
     rebalanced_path,
 )
-from common.data.samples import Samples
+from common.data.samples import Samples, samples_of
 from common.data.shard_file import Shard, read_shard, shard_path, write_shard
 from common.data.windows import Spans
 from common.errors import DataError
 
-FORMAT = 2  # counts up when the content of a shard changes for the same settings
+FORMAT = 3  # counts up when the content of a shard changes for the same settings
 
 log = logging.getLogger(__name__)
 
@@ -109,13 +109,12 @@ class ShardSet:
         if not _is_whole(path, read_arrays, "the shared samples"):
             dataset = load_dataset(self.experiment.data.dataset)
             shared = assignment_of(self.experiment.data, dataset, self._seed).shared
-            samples = _samples(dataset, shared)
-            write_arrays(
-                path, {"shared.images": samples.images, "shared.labels": samples.labels}
-            )
+            write_arrays(path, _samples(dataset, shared).arrays("shared"))
             log.info("%d samples are shared", len(shared))
-        arrays = read_arrays(path)
-        return Samples(arrays["shared.images"], arrays["shared.labels"])
+        samples = samples_of(read_arrays(path), "shared")
+        if samples is None:
+            raise DataError(f"{path} is damaged: it has no shared samples")
+        return samples
 
     @property
     def _seed(self) -> int:
@@ -135,12 +134,12 @@ class ShardSet:
             )
         sizes, union = assignment.sizes(), None
         if wanted:
-            indices = union_of(assignment, dataset.labels, wanted, self._seed)
+            indices = union_of(assignment, dataset.targets, wanted, self._seed)
             union = _samples(dataset, indices)
         for client_id in clients:
             train = _samples(dataset, assignment.train[client_id])
             test = _samples(dataset, assignment.test[client_id])
-            counts = np.bincount(train.labels, minlength=dataset.classes)
+            counts = np.bincount(train.targets, minlength=dataset.classes)
             write_shard(self.path(client_id), Shard(train, test, counts, sizes, union))
             log.info(
                 "client %d: %d samples to train, %d to test", client_id, len(train), len(test)
@@ -163,15 +162,15 @@ class ShardSet:
 
 def assignment_of(data: DataSection, dataset: Dataset, seed: int) -> Assignment:
     """Which samples of the dataset each client has."""
-    images = dataset.images
+    first = dataset.inputs[0]
     return allot(
         data,
-        dataset.labels,
+        dataset.targets,
         classes=dataset.classes,
         official=dataset.official,
         seed=seed,
         natural=dataset.natural,
-        spans=Spans(images.starts, images.width) if isinstance(images, Windows) else None,
+        spans=Spans(first.starts, first.width) if isinstance(first, Windows) else None,
     )
 
 
@@ -213,4 +212,5 @@ def _is_whole(path: Path, read: Callable[[Path], object], what: str) -> bool:
 
 
 def _samples(dataset: Dataset, indices: Indices) -> Samples:
-    return Samples(dataset.images[indices], dataset.labels[indices])
+    inputs = tuple(part[indices] for part in dataset.inputs)
+    return Samples(inputs, dataset.targets[indices])

@@ -18,12 +18,14 @@ from common.algorithms import choices, find_builder, options_of
 from common.config import AlgorithmSection, Experiment, Option, Section
 from common.errors import ConfigError
 from common.experiment.resolve import checked
+from common.plugins import use_code
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+NAMES = "expected letters A-Z and a-z, digits, '.', '_' or '-' (at most 64)"
 WIDTH = 90  # of comments in the files that we write
 
 
@@ -35,6 +37,7 @@ def load_experiment(
     A file with a [sweep] is many experiments; with `one_of_many` the overrides select one.
     """
     text, table = read_table(path)
+    use_code(code_folder_of(path))
     if table.pop("sweep", None) is not None and not one_of_many:
         raise ConfigError(f"{path} has a [sweep] section; run it with 'fl-server sweep {path}'")
     overrides = tuple(overrides)
@@ -48,14 +51,28 @@ def load_experiment(
         raise ConfigError(f"{_place(path, text, overrides, str(error))}: {error}") from error
 
 
-def read_table(path: Path) -> tuple[str, dict[str, Any]]:
-    """A TOML file as text and as a table."""
+def code_folder_of(path: Path) -> Path:
+    """Where the users' code of an experiment is: beside it, or where its run has it from."""
+    try:
+        record = msgspec.json.decode((path.parent / "run.json").read_bytes(), type=_CodeOfRun)
+    except (OSError, msgspec.DecodeError):
+        return path.parent.absolute()
+    return Path(record.code) if record.code else path.parent.absolute()
+
+
+class _CodeOfRun(msgspec.Struct):
+    """What the record of a run says about users' code."""
+
+    code: str = ""
+
+
+def read_table(path: Path, cure: str = "") -> tuple[str, dict[str, Any]]:
+    """A TOML file as text and as a table; `cure`: what to do if it is not there."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise ConfigError(
-            f"{path} does not exist; write one with 'fl-server init {path}'"
-        ) from error
+        cure = cure or f"write one with 'fl-server init {path}'"
+        raise ConfigError(f"{path} does not exist; {cure}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     try:
@@ -133,6 +150,8 @@ def _explain(section: str, error: str, inner: Mapping[str, Any], kind: type[Sect
         return f"{section}.{what}"
     value = inner.get(key, inner.get("options", {}).get(key))
     what = what[0].lower() + what[1:].replace("`", "")
+    if "matching regex" in what:
+        what = NAMES
     if what.startswith("invalid enum value"):
         what = f"expected {choices(get_type_hints(kind, include_extras=True)[key])}"
     return f"{section}.{key} is {value!r}; {what}"

@@ -10,6 +10,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
+from common.algorithms.client import Batch
 from common.arrays import Arrays, part_of
 from common.learning.device import device
 from common.learning.networks import Network
@@ -49,14 +50,15 @@ class TorchNet(nn.Module):
         )
         self.eval()
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Batch) -> Tensor:
         """Logits of the model."""
-        logits: Tensor = self._network[0](inputs)
+        several = inputs if isinstance(inputs, tuple) else (inputs,)
+        logits: Tensor = self._network[0](*several)
         return logits
 
-    def part(self, name: str) -> Callable[[Tensor], Tensor]:
+    def part(self, name: str) -> Callable[[Batch], Tensor]:
         """A part as a function."""
-        return cast("Callable[[Tensor], Tensor]", self.get_submodule(name))
+        return cast("Callable[[Batch], Tensor]", self.get_submodule(name))
 
     def tensor(self, name: str) -> Tensor:
         """One array by its name."""

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from common.algorithms.base import MODEL, After, Extra, Loss, Net
+from common.algorithms.base import MODEL, After, Batch, Extra, Loss, Net
 from common.arrays import part_of
 from common.config import TrainingSection
 from common.data.samples import Samples
 from common.learning.device import device
-from common.learning.inputs import Inputs, features_of, images_of
+from common.learning.inputs import Inputs, features_of, inputs_of
 from common.learning.net import TorchNet
 from common.learning.optimizers import (
     Optimizer,
@@ -110,7 +110,7 @@ class _Stepper:
         self._net = net
         self._parameters = parameters
         self._tensors = tuple(parameters.values())
-        self._labels = torch.tensor(samples.labels, device=device())
+        self._labels = torch.tensor(samples.targets, device=device())
         self._settings = settings
         self._plan = plan
         self._loss = _cross_entropy if plan.loss is None else plan.loss
@@ -119,7 +119,7 @@ class _Stepper:
             self._inputs = features_of(net, samples)  # once instead of in every pass
             self._loss = _cross_entropy_of_features
         else:
-            self._inputs = images_of(samples)
+            self._inputs = inputs_of(samples)
         self._optimizers = _optimizers(parameters, settings, plan, round_number)
 
     def recall(self, memory: Mapping[str, Tensor]) -> None:
@@ -174,11 +174,11 @@ def _index(name: str) -> int:
     return int(name.partition(".")[2])
 
 
-def _cross_entropy(net: Net, inputs: Tensor, labels: Tensor) -> Tensor:
+def _cross_entropy(net: Net, inputs: Batch, labels: Tensor) -> Tensor:
     return functional.cross_entropy(net(inputs), labels)
 
 
-def _cross_entropy_of_features(net: Net, features: Tensor, labels: Tensor) -> Tensor:
+def _cross_entropy_of_features(net: Net, features: Batch, labels: Tensor) -> Tensor:
     return functional.cross_entropy(net.part("head")(features), labels)
 
 

@@ -49,6 +49,7 @@ Real = Annotated[float, Meta(ge=-LARGEST_REAL, le=LARGEST_REAL)]  # such as a lo
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Joules = Annotated[float, Meta(ge=0, le=1e9)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+BlobDigest = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 HISTORY = 64  # rounds that the coordinator publishes for those who begin to watch later
 
 
@@ -82,12 +83,16 @@ class RoundLine(Wire, frozen=True, array_like=True):
 
 
 class TrainDetail(Wire, frozen=True, kw_only=True):
-    """Topic 1: what is run; `experiment` is the resolved experiment as JSON."""
+    """Topic 1: what is run; `experiment` is the resolved experiment as JSON.
+
+    `code` has a digest of every file of users' code that it needs; the files do not travel.
+    """
 
     protocol: Natural
     version: Name
     run: Name
     experiment: msgspec.Raw
+    code: Annotated[dict[Text, BlobDigest], Meta(max_length=1000)] = {}
 
 
 class Connected(Wire, frozen=True, kw_only=True):
@@ -208,7 +213,7 @@ class ChunkHeader(Wire, frozen=True, kw_only=True):
     part: Natural
     parts: Annotated[int, Meta(ge=1, le=4096)]
     size: Size
-    digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+    digest: BlobDigest
 
 
 class Chunk(msgspec.Struct, frozen=True, eq=False):

@@ -18,6 +18,8 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     shards: str
     snapshots: str
     clients: tuple[int, ...]
+    code: str = ""  # the folder of users' code
+    digests: dict[str, str] | None = None  # of the files in it that the coordinator uses
 
 
 class JobOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -39,10 +41,13 @@ class Abandon(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Ready for the run, or why not."""
+    """Ready for the run (and what its algorithm is like), or why not."""
 
     run: str
     problem: str = ""
+    coupled: bool = False
+    stateful: bool = False
+    private: bool = False
 
 
 class EpochDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):

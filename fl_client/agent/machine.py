@@ -265,14 +265,15 @@ def _switch_run(state: State, now: float) -> tuple[State, tuple[Action, ...]]:
     detail = state.detail
     wanted = detail.run if detail is not None and detail.run not in state.ended else ""
     actions: tuple[Action, ...] = ()
-    if state.work is not None and state.work.run != wanted:
+    other_code = detail is not None and detail.code != state.code
+    if state.work is not None and (state.work.run != wanted or other_code):
         actions = (CloseRun(state.work.run),)
         state = replace(state, work=None)
-    if state.opening and state.opening != wanted:
+    if state.opening and (state.opening != wanted or other_code):
         actions = (CloseRun(state.opening),)
         state = replace(state, opening="")
     if detail is None or not wanted or state.work is not None or state.opening:
         return state, actions
-    if now < state.reopen_at:
+    if now < state.reopen_at and not other_code:
         return state, actions
-    return replace(state, opening=wanted), (*actions, OpenRun(detail))
+    return replace(state, opening=wanted, code=detail.code), (*actions, OpenRun(detail))

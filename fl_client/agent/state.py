@@ -78,7 +78,8 @@ class State:
     `current` and `selected` have a message per run: for the run of `detail` and one other, so
     that a message of an old run cannot displace that of the new one. `weights` are the (run,
     round) of the complete models on disk, the newest last; `private` has, for every client, the
-    (run, round) of its own complete download.
+    (run, round) of its own complete download. `code` is the users' code that the run was opened
+    with: a coordinator may be resumed with another version.
     """
 
     detail: TrainDetail | None = None
@@ -89,6 +90,7 @@ class State:
     ended: frozenset[str] = frozenset()
     opening: str = ""
     reopen_at: float = -math.inf
+    code: Mapping[str, str] = field(default_factory=dict)
     work: Work | None = None
 
 

@@ -32,6 +32,8 @@ _OPTIONS = (
     click.option("--workers", type=click.IntRange(1, 64),
                  help="Training processes that work side by side.  [default: one per core, as "
                  "far as memory and clients reach]"),
+    click.option("--code", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+                 help="Where this board has the users' own algorithms and models."),
     click.option("--federation", help="First level of all topics.  [default: fl]"),
 )  # fmt: skip
 
@@ -51,6 +53,7 @@ def settings_from(
     clients: str | None,
     state: Path | None,
     workers: int | None,
+    code: Path | None,
     federation: str | None,
 ) -> Settings:
     """The settings these options mean."""
@@ -64,6 +67,7 @@ def settings_from(
         state=(state or _default_state() / name).absolute(),
         federation=reached.federation,
         workers=workers or usual_workers(len(ids)),
+        code=code and code.absolute(),
     )
 
 

@@ -40,14 +40,14 @@ class Learner:
         """One pass over the samples; the mean loss."""
         rng = generator(self._experiment.experiment.seed, "central", number)
         if augment:
-            samples = Samples(crops_and_flips(samples.images, rng), samples.labels)
+            samples = _augmented(samples, rng)
         settings = msgspec.structs.replace(self._experiment.training, learning_rate=rate)
         net = TorchNet(self._network)
         return train(net, samples, settings, rng, Plan(epochs=1), memory=self.memory).loss
 
     def accuracy(self, samples: Samples) -> float:
         """The share of correct answers."""
-        return count_correct(self._network, samples) / len(samples)
+        return count_correct(TorchNet(self._network), samples) / len(samples)
 
     def loss(self, samples: Samples) -> float:
         """The mean loss."""
@@ -75,10 +75,17 @@ def rate_of(experiment: Experiment, epoch: int) -> float:
             return full * math.pow(LAST_RATE, done)
 
 
+def _augmented(samples: Samples, rng: np.random.Generator) -> Samples:
+    """The samples with other images; numbers and symbols stay as they are."""
+    inputs = tuple(
+        crops_and_flips(part, rng) if part.dtype == np.uint8 and part.ndim == 4 else part
+        for part in samples.inputs
+    )
+    return Samples(inputs, samples.targets)
+
+
 def crops_and_flips(images: Images, rng: np.random.Generator) -> Images:
-    """Every image moved by a few pixels, half of them mirrored; text stays as it is."""
-    if images.ndim != 4:
-        return images
+    """Every image moved by a few pixels, half of them mirrored."""
     right = rng.integers(-CROP, CROP + 1, len(images)).astype(np.float64)
     down = rng.integers(-CROP, CROP + 1, len(images)).astype(np.float64)
     mirror = rng.random(len(images)) < 0.5

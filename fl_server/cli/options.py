@@ -42,6 +42,10 @@ runs_option = click.option(
 run_option = click.option(
     "--run", "name", metavar="NAME", help="Name of the run; an unfinished one is resumed."
 )
+dask_option = click.option(
+    "--dask", metavar="ADDRESS",
+    help="On a Dask cluster: tcp://HOST:8786, or local:4 for processes of its own.",
+)  # fmt: skip
 broker_options = together(
     click.option("--broker", metavar="HOST[:PORT]",
                  help="Where the MQTT broker is.  [default: the credentials', or 127.0.0.1]"),

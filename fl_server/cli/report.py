@@ -11,11 +11,11 @@ from common.errors import UsageError
 from fl_server.cli.options import runs_option
 from fl_server.reports.build import tables_of, write_report
 from fl_server.reports.groups import group_runs
+from fl_server.reports.output.terminal import print_table
 from fl_server.reports.runs import find_folders, read_reference, read_run
-from fl_server.reports.terminal import print_table
 from fl_server.run.tensorboard import EventFile
 
-SHORT = ("results", "comparison", "rounds-to-global", "costs", "faults")
+SHORT = ("results", "differences", "comparison", "rounds-to-global", "costs", "faults")
 
 
 @click.command()
@@ -46,10 +46,10 @@ def report(
     Example: fl-server report demo-1 demo-2
     Example: fl-server report runs/table6-* --compare paper.toml -o report
     """
+    published = read_reference(reference) if reference else None
     folders = find_folders(names, runs)
     thresholds = _parse_accuracies(accuracy) if accuracy else None
     groups = group_runs([read_run(folder, thresholds) for folder in folders])
-    published = read_reference(reference) if reference else None
     if tensorboard:
         for folder in folders:
             EventFile(folder, time.time()).close()

@@ -22,8 +22,8 @@ from fl_server.cli.options import (
     run_options,
     web_option,
 )
-from fl_server.reports.drawing.plots import check_matplotlib
-from fl_server.reports.terminal import print_table
+from fl_server.reports.output.plots import check_matplotlib
+from fl_server.reports.output.terminal import print_table
 from fl_server.studies.catalog import find_study, study_names
 from fl_server.studies.costs import Measure
 from fl_server.studies.found import find_runs
@@ -164,7 +164,7 @@ def _runner(
         )
     if options.web is not None:
         raise UsageError("--web shows runs over a broker; use it with --lab or --broker")
-    return simulated(processes)
+    return stack.enter_context(simulated(processes))
 
 
 def _words(text: str | None) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ Answer: TypeAlias = tuple[JobOrder, JobDone | EpochDone]
 
 
 class LocalClients(Protocol):
-    """Does the jobs of the clients."""
+    """Does the jobs of the clients, of one run after another."""
 
     def prepare(self, order: Prepare) -> None:
         """Get ready for a run, or raise."""
@@ -31,7 +31,10 @@ class LocalClients(Protocol):
         """Do these jobs; reports come in any order."""
 
     def release(self) -> None:
-        """End it."""
+        """The run is over."""
+
+    def close(self) -> None:
+        """There are no more runs."""
 
 
 def make_local_clients(processes: int) -> LocalClients:
@@ -54,9 +57,12 @@ class _Here:
             report = self._executor.run(order, epochs.append)
             for epoch in epochs:
                 yield order, epoch
-            yield order, _done(order, report)
+            yield order, done(order, report)
 
     def release(self) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
 
@@ -85,10 +91,13 @@ class _Processes:
                 yield running[report.job], report
             elif isinstance(report, JobDone | JobError):
                 order = running.pop(report.job)
-                yield order, _done(order, report)
+                yield order, done(order, report)
 
     def release(self) -> None:
         self._pool.release()
+
+    def close(self) -> None:
+        pass
 
 
 def _check(report: Prepared) -> None:
@@ -96,7 +105,8 @@ def _check(report: Prepared) -> None:
         raise FedbedError(report.problem)
 
 
-def _done(order: JobOrder, report: JobDone | JobError) -> JobDone:
+def done(order: JobOrder, report: JobDone | EpochDone | JobError) -> JobDone | EpochDone:
+    """The report on an order, unless it failed."""
     if isinstance(report, JobError):
         raise FedbedError(f"client {order.client} in round {order.round}: {report.problem}")
     return report

@@ -53,7 +53,7 @@ def distribution_of(experiment: Experiment) -> Distribution:
     """The distribution an experiment has."""
     dataset = load_dataset(experiment.data.dataset)
     allotment = assignment_of(experiment.data, dataset, experiment.experiment.seed)
-    return counted(allotment, dataset.labels, dataset.classes)
+    return counted(allotment, dataset.targets, dataset.classes)
 
 
 def counted(allotment: Assignment, labels: Labels, classes: int) -> Distribution:

@@ -24,17 +24,18 @@ INCH = 0.5  # of an image
 def sheet_of(experiment: Experiment, rebalance: Rebalance) -> Images:
     """[classes, 1 + copies, channels, height, width]: an image of each class and its copies."""
     dataset = load_dataset(experiment.data.dataset)
-    if not isinstance(dataset.images, np.ndarray) or dataset.images.ndim != 4:
+    images = dataset.inputs[0]
+    if not isinstance(images, np.ndarray) or images.ndim != 4 or images.dtype != np.uint8:
         raise UsageError(
             f"data.dataset is {experiment.data.dataset!r}; only images are augmented"
         )
     rng = generator(experiment.experiment.seed, "augmented-sheet")
     labels = range(min(dataset.classes, MOST_CLASSES))
-    firsts = [rng.choice(np.flatnonzero(dataset.labels == label)) for label in labels]
-    originals = dataset.images[np.repeat(firsts, COPIES)]
+    firsts = [rng.choice(np.flatnonzero(dataset.targets == label)) for label in labels]
+    originals = images[np.repeat(firsts, COPIES)]
     copies = augmented(originals, rebalance.augmentation, rng)
     copies = copies.reshape(len(firsts), COPIES, *copies.shape[1:])
-    sheet: Images = np.concatenate([dataset.images[np.array(firsts)][:, None], copies], axis=1)
+    sheet: Images = np.concatenate([images[np.array(firsts)][:, None], copies], axis=1)
     return sheet
 
 

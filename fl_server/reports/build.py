@@ -13,13 +13,14 @@ from common.disk.atomic import disk_errors, write_atomic
 from common.errors import FedbedError
 from fl_server.data.distribution import distribution_of
 from fl_server.reports import compare, curves, personal, tables
-from fl_server.reports.drawing.plots import Counts, check_matplotlib, plots_of, save
-from fl_server.reports.drawing.setting_plots import setting_plots
-from fl_server.reports.escape import for_html
+from fl_server.reports.differences import differences_table
 from fl_server.reports.groups import Group, differences, settings_of
-from fl_server.reports.html_page import Headline, Section, figure, make_page
+from fl_server.reports.output.escape import for_html
+from fl_server.reports.output.html_page import Headline, Section, figure, make_page
+from fl_server.reports.output.plots import Counts, check_matplotlib, plots_of, save
+from fl_server.reports.output.render import FORMATS, show, to_html
+from fl_server.reports.output.setting_plots import setting_plots
 from fl_server.reports.reference import Reference
-from fl_server.reports.render import FORMATS, show, to_html
 from fl_server.reports.tables import Cell, Column, Table
 from fl_server.run.summary import GLOBAL
 from fl_server.watch.words import duration
@@ -29,6 +30,7 @@ def tables_of(groups: Sequence[Group], reference: Reference | None) -> list[Tabl
     """All tables that these runs have something for, the most wanted first."""
     found = [
         tables.results(groups),
+        differences_table(groups),
         compare.comparison(groups, reference) if reference else None,
         personal.personal(groups),
         tables.rounds_to(groups, "global"),

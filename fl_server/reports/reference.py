@@ -9,8 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from common.errors import ConfigError
-from fl_server.run.derived import DERIVED
 from fl_server.run.summary import METRICS
+from fl_server.watch.facts.derived import DERIVED
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

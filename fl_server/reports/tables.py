@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from fl_server.reports.groups import Group, Spread, spread
 from fl_server.reports.run_data import RunData
+from fl_server.reports.significance import MEASURES, metric_of, winner, winning_note
 from fl_server.reports.timing import FAULTS, BoardTimes, board_times, faults, mean
 from fl_server.run.summary import GLOBAL, Reach, values
 
@@ -19,21 +20,23 @@ Cell: TypeAlias = str | int | float | Spread | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The head of a column and what its numbers are."""
+    """The head of a column, what its numbers are, and whether they have intervals."""
 
     name: str
     unit: Unit = "text"
+    interval: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells; `key` names its files."""
+    """Rows of cells; `key` names its files, `winners` are (row, column) of cells in bold."""
 
     key: str
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    winners: frozenset[tuple[int, int]] = frozenset()
 
 
 def results(groups: Sequence[Group]) -> Table:
@@ -43,32 +46,38 @@ def results(groups: Sequence[Group]) -> Table:
         Column("run"),
         Column("seeds", "count"),
         Column("rounds", "count"),
-        Column("global best", "percent"),
-        Column("global last 10 tests", "percent"),
-        Column("personal best", "percent"),
-        Column("personal last 10 tests", "percent"),
+        *(Column(name, "percent", interval=True) for name, _, _ in MEASURES),
         Column("log10(g/p)", "number"),
     )
     rows = tuple(
         (
-            group.label + ("" if all(run.finished for run in group.runs) else " (unfinished)"),
+            group.label,
             len(group.runs),
             max(run.summary.rounds for run in group.runs),
-            group.figure(GLOBAL, "best"),
-            group.figure(GLOBAL, "mean_last"),
-            group.figure(group.personal, "best"),
-            group.figure(group.personal, "mean_last"),
+            *(group.figure(metric_of(group, kind), which) for _, kind, which in MEASURES),
             group.spread(_overall),
         )
         for group in groups
     )
     note = (
-        "Accuracy in percent, mean ± standard deviation over the seeds. Best is the best test "
-        "of each run, for each metric by itself, and optimistic, as it was chosen on test "
+        "Accuracy in percent, mean ± standard deviation over the seeds, in brackets half of "
+        "the mean's 95 % confidence interval. Best is the best test of each run, for each "
+        "metric by itself, and optimistic, as it was chosen on test "
         f"samples; last 10 tests is their mean{_since(groups)}. The personal accuracy is that "
         f"of stage {' and '.join(stages)}; log10(g/p) compares the two best ones."
+        f"{winning_note(groups)}{_left_out(groups)}"
     )
-    return Table("results", "Results", columns, rows, note)
+    winners = frozenset(
+        (row, 3 + at)
+        for at, (_, kind, which) in enumerate(MEASURES)
+        if (row := winner(groups, kind, which)) is not None
+    )
+    return Table("results", "Results", columns, rows, note, winners)
+
+
+def _left_out(groups: Sequence[Group]) -> str:
+    found = [text for group in groups for text in group.left_out]
+    return f" Left out: {', '.join(found)}." if found else ""
 
 
 def _since(groups: Sequence[Group]) -> str:

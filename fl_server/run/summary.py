@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from fl_server.run.derived import value_in
+from fl_server.watch.facts.derived import value_in
 from fl_server.watch.facts.lines import MetricsLine, number_in
 
 METRICS = (

@@ -31,7 +31,7 @@ def find_study(name: str) -> Study:
 def read_study(path: Path) -> Study:
     """The study in a file."""
     try:
-        return parse_study(path.stem, _whole_table(path))
+        return parse_study(path.stem, str(path.parent.absolute()), _whole_table(path))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 

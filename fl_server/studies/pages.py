@@ -16,10 +16,10 @@ from pathlib import Path
 
 from common.disk.atomic import write_atomic
 from fl_server.reports.build import write_report
-from fl_server.reports.drawing.plots import Plot, plots_of, save
-from fl_server.reports.drawing.setting_plots import setting_plots
 from fl_server.reports.groups import group_runs
-from fl_server.reports.render import to_markdown
+from fl_server.reports.output.plots import Plot, plots_of, save
+from fl_server.reports.output.render import to_markdown
+from fl_server.reports.output.setting_plots import setting_plots
 from fl_server.reports.tables import Cell, Column, Table
 from fl_server.run.provenance import Machine, read_machine
 from fl_server.studies.catalog import find_study, study_names

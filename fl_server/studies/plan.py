@@ -9,6 +9,7 @@ from typing import Any
 from common.algorithms import known_builders
 from common.errors import ConfigError, UsageError
 from common.experiment.file import apply_override, as_toml, parse_experiment
+from common.plugins import use_code
 from fl_server.studies.runs import StudyRun
 from fl_server.studies.study import Study, merged
 from fl_server.sweeps.grid import short_name
@@ -31,6 +32,7 @@ def plan_study(
     _check("--rows", rows, study.rows)
     _check("--settings", settings, study.settings)
     overrides = tuple(overrides)
+    use_code(Path(study.folder))
     found = [
         _run(study, runs, row, setting, seed, overrides)
         for seed in seeds or range(1, study.seeds + 1)
@@ -77,7 +79,9 @@ def _run(
     except ConfigError as error:
         place = f"study {study.name}, row {row}" + (f", setting {setting}" if setting else "")
         raise ConfigError(f"{place}: {error}") from error
-    return StudyRun(row, setting, short_name(name, seed), experiment, asked.central)
+    return StudyRun(
+        row, setting, short_name(name, seed), experiment, study.folder, asked.central
+    )
 
 
 def _first(study: Study, row: str) -> str:

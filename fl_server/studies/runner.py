@@ -16,7 +16,9 @@ from fl_server.sweeps.runner import Outcome, Runner, run_all
 
 def grid_of(plan: Sequence[StudyRun]) -> list[Planned]:
     """The federated runs, as those of a sweep."""
-    return [Planned(run.name, run.experiment) for run in plan if not run.central]
+    return [
+        Planned(run.name, run.experiment, Path(run.code)) for run in plan if not run.central
+    ]
 
 
 def run_study(

@@ -10,12 +10,16 @@ from fl_server.reports.run_data import RunData
 
 @dataclass(frozen=True, slots=True)
 class StudyRun:
-    """One run of a study, and where in the table it belongs; its folder has its name."""
+    """One run of a study, and where in the table it belongs; its folder has its name.
+
+    `code` is the folder of users' code.
+    """
 
     row: str
     setting: str
     name: str
     experiment: Experiment
+    code: str
     central: bool = False
 
     @property

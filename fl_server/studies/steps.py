@@ -35,7 +35,7 @@ def _measured(dataset: str, model: ModelSection, training: TrainingSection) -> S
     size = max(STEPS * training.batch_size, TESTED)
     highest = 256 if len(info.shape) == 3 else info.classes
     samples = Samples(
-        rng.integers(0, highest, (size, *info.shape), np.uint8),
+        (rng.integers(0, highest, (size, *info.shape), np.uint8),),
         rng.integers(0, info.classes, size),
     )
     network = network_of(Experiment(model=model, data=DataSection(dataset=dataset)))
@@ -46,6 +46,6 @@ def _measured(dataset: str, model: ModelSection, training: TrainingSection) -> S
     trained = time.perf_counter() - began
     part = samples.take(np.arange(TESTED))
     began = time.perf_counter()
-    count_correct(network, part)
+    count_correct(net, part)
     tested = time.perf_counter() - began
     return Speed(trained / (STEPS * training.batch_size), tested / TESTED)

@@ -19,8 +19,8 @@ from msgspec import Meta
 
 from common.config import Experiment, Option
 from common.errors import ConfigError
-from fl_server.run.derived import DERIVED
 from fl_server.run.summary import METRICS
+from fl_server.watch.facts.derived import DERIVED
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}\Z")
 _FIRST_ROUND = re.compile(r"(\w+) >= ([0-9.]+)\Z")
@@ -54,6 +54,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One published table and the runs behind it; `sections` are those of an experiment."""
 
     name: str
+    folder: str
     title: str
     source: str
     note: str = ""
@@ -98,9 +99,9 @@ def first_round(column: str) -> FirstRound | None:
     return None if found is None else FirstRound(found[1], float(found[2]))
 
 
-def parse_study(name: str, table: Mapping[str, Any]) -> Study:
-    """The table of a study file; ConfigError names the place in it."""
-    own = set(Study.__struct_fields__) - {"name", "sections"}
+def parse_study(name: str, folder: str, table: Mapping[str, Any]) -> Study:
+    """The table of a study file in a folder; ConfigError names the place in it."""
+    own = set(Study.__struct_fields__) - {"name", "folder", "sections"}
     values = {key: value for key, value in table.items() if key in own}
     sections = {key: value for key, value in table.items() if key not in own}
     for key in sections:
@@ -109,7 +110,9 @@ def parse_study(name: str, table: Mapping[str, Any]) -> Study:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"{key} is no key of a study and no section{hint}")
     try:
-        study = msgspec.convert({**values, "name": name, "sections": sections}, Study)
+        study = msgspec.convert(
+            {**values, "name": name, "folder": folder, "sections": sections}, Study
+        )
     except msgspec.ValidationError as error:
         raise ConfigError(str(error)) from error
     for place, names in (("rows", study.rows), ("settings", study.settings)):

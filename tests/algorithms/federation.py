@@ -93,7 +93,7 @@ def samples(*counts: int, seed: int = 1) -> Samples:
     labels = rng.permutation(np.repeat(np.arange(len(counts)), counts)).astype(np.int64)
     centres = np.random.default_rng(0).integers(40, 216, (CLASSES, 4))
     images = centres[labels] + rng.integers(-40, 40, (len(labels), 4))
-    return Samples(images.astype(np.uint8).reshape(-1, 1, 2, 2), labels)
+    return Samples((images.astype(np.uint8).reshape(-1, 1, 2, 2),), labels)
 
 
 THREE = (samples(5, 3, 2, seed=1), samples(1, 2, 4, seed=2), samples(4, 4, 4, 1, seed=3))
@@ -260,7 +260,7 @@ def write_shards(folder: Path, experiment: Experiment, clients: Sequence[Samples
     shards = ShardSet(folder / "shards", experiment)
     sizes = np.array([len(own) for own in clients], np.int64)
     for client, own in enumerate(clients):
-        counts = np.bincount(own.labels, minlength=CLASSES)
+        counts = np.bincount(own.targets, minlength=CLASSES)
         write_shard(shards.path(client), Shard(own, own, counts, sizes, None))
 
 

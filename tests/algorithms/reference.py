@@ -32,7 +32,7 @@ def values(arrays: Arrays) -> Values:
 
 def inputs(own: Samples) -> Tensor:
     """Pixels between -1 and 1."""
-    return torch.tensor((own.images.reshape(-1, 4) / 255 - 0.5) / 0.5, dtype=torch.float64)
+    return torch.tensor((own.inputs[0].reshape(-1, 4) / 255 - 0.5) / 0.5, dtype=torch.float64)
 
 
 def base(p: Values, x: Tensor, part: str = "base") -> Tensor:
@@ -94,7 +94,7 @@ def sgd(
     """
     rho = settings.momentum if momentum is None else momentum
     names = [name for name in start if name.split(".")[0] in only]
-    p, x, y = dict(start), inputs(own), torch.from_numpy(own.labels)
+    p, x, y = dict(start), inputs(own), torch.from_numpy(own.targets)
     velocity = {} if velocity is None else velocity
     for batch in steps:
         p = with_grad(p, names)

@@ -18,7 +18,7 @@ EPOCHS, STEPS = 5, 3  # of the head; of one epoch of client 0, which has ten sam
 
 def enlarged(own: Samples) -> Samples:
     """Images of 28x28 pixels, as the built-in models need them."""
-    return Samples(np.repeat(np.repeat(own.images, 14, axis=2), 14, axis=3), own.labels)
+    return Samples((np.repeat(np.repeat(own.inputs[0], 14, axis=2), 14, axis=3),), own.targets)
 
 
 def federation(folder: Path, name: str, options: dict[str, Option]) -> Federation:

@@ -217,8 +217,8 @@ def test_one_client_alone_is_central_training_with_the_same_shuffles(
 def central(first: Arrays, own: Samples, rounds: int) -> Arrays:
     """Plain SGD, written down once more."""
     model = {name: torch.tensor(array).requires_grad_() for name, array in first.items()}
-    inputs = torch.tensor(own.images.reshape(-1, 4) / 127.5 - 1, dtype=torch.float32)
-    labels = torch.tensor(own.labels)
+    inputs = torch.tensor(own.inputs[0].reshape(-1, 4) / 127.5 - 1, dtype=torch.float32)
+    labels = torch.tensor(own.targets)
     for round_number in range(1, rounds + 1):
         rng = generator(1, "shuffle", round_number, 0)
         for _ in range(PLAIN.epochs):
@@ -323,7 +323,7 @@ def test_the_rebalanced_set_of_a_balanced_client_is_its_own(tmp_path: Path) -> N
 def rows(some: Samples) -> list[bytes]:
     return sorted(
         bytes([label]) + image.tobytes()
-        for image, label in zip(some.images, some.labels, strict=True)
+        for image, label in zip(some.inputs[0], some.targets, strict=True)
     )
 
 
@@ -351,8 +351,8 @@ def test_the_pooled_accuracy_before_training_is_the_global_one_in_fedavg(
 ) -> None:
     fed = ran(tmp_path, "fedavg")
     union = Samples(
-        np.concatenate([own.images for own in THREE]),
-        np.concatenate([own.labels for own in THREE]),
+        (np.concatenate([own.inputs[0] for own in THREE]),),
+        np.concatenate([own.targets for own in THREE]),
     )
     whole = ran(tmp_path / "union", "fedavg", 0, clients=(union,))
     whole.download = fed.download

@@ -50,7 +50,7 @@ def test_fedavg_in_numpy_on_a_convex_problem(tmp_path: Path) -> None:
     ws, bs = [], []
     for k, own in enumerate(THREE):
         w, b = start_w.copy(), start_b.copy()
-        x, y = own.images.reshape(-1, 4) / 127.5 - 1, np.eye(CLASSES)[own.labels]
+        x, y = own.inputs[0].reshape(-1, 4) / 127.5 - 1, np.eye(CLASSES)[own.targets]
         for batch in (step.numpy() for step in shuffled(1, k, PLAIN)):
             logits = x[batch] @ w.T + b
             odds = np.exp(logits - logits.max(axis=1, keepdims=True))

@@ -113,7 +113,7 @@ def test_fedbabu(tmp_path: Path) -> None:
         w, THREE[1], batches("fine-tuning", 3, 1, SIZES[1], HEAVY, 10), HEAVY, only=["head"]
     )
     expected = head(tuned, base(tuned, inputs(THREE[1]))).argmax(1)
-    correct = int((expected == torch.from_numpy(THREE[1].labels)).sum())
+    correct = int((expected == torch.from_numpy(THREE[1].targets)).sum())
     last = Federation(tmp_path, "fedbabu", {"tune_every": 1}, training=HEAVY).run(2)
     assert last.count(1)["L1"] == correct
 
@@ -131,11 +131,11 @@ def test_fedrod(tmp_path: Path, first_head: str) -> None:
             own = THREE[k]
             source = first_model if first_head == "initial" else w
             own_heads.setdefault(k, named(source, "head", "personal"))
-            counts = np.bincount(own.labels, minlength=CLASSES)
+            counts = np.bincount(own.targets, minlength=CLASSES)
             prior = torch.tensor(np.log(np.maximum(counts, 1e-9)))
             p = {**w, **own_heads[k]}
             speed: Values = {}
-            x, y = inputs(own), torch.from_numpy(own.labels)
+            x, y = inputs(own), torch.from_numpy(own.targets)
             for batch in shuffled(round_number, k, HEAVY):
                 p = with_grad(p, p)
                 z = base(p, x[batch])
@@ -181,7 +181,7 @@ def test_fedreg(tmp_path: Path, agg_weights: str, statistic: str, first_head: st
             own = THREE[k]
             source = first_model if first_head == "initial" else w
             own_heads.setdefault(k, named(source, "head", "personal"))
-            counts = np.bincount(own.labels)
+            counts = np.bincount(own.targets)
             counts = counts[counts > 0]
             target = {
                 "mean": math.floor(counts.sum() / len(counts) + 0.5),
@@ -189,7 +189,7 @@ def test_fedreg(tmp_path: Path, agg_weights: str, statistic: str, first_head: st
                 "secmin": sorted(counts)[1],
             }[statistic]
             effective.append(sum(min(count, target) for count in counts))
-            assert set(np.bincount(sets[k].labels)) == {target}
+            assert set(np.bincount(sets[k].targets)) == {target}
             first = sgd(
                 {**w, **own_heads[k]},
                 own,
@@ -270,13 +270,13 @@ def test_gpfl(tmp_path: Path) -> None:
         models = []
         for k, own in enumerate(THREE):
             table = w["gce.table"]
-            counts = torch.tensor(np.bincount(own.labels, minlength=CLASSES))
+            counts = torch.tensor(np.bincount(own.targets, minlength=CLASSES))
             mine = (counts / counts.sum()).double() @ table
             everybody = table.mean(0)
             p = {**w, **heads[k]}
             names = [n for n in p if not n.startswith("condition")]
             speed: Values = {}
-            x, y = inputs(own), torch.from_numpy(own.labels)
+            x, y = inputs(own), torch.from_numpy(own.targets)
             for batch in shuffled(round_number, k, settings):
                 p = with_grad(p, names)
                 z = base(p, x[batch])

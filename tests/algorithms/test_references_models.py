@@ -71,7 +71,7 @@ def test_apfl_blended(tmp_path: Path) -> None:
         models = []
         for k, own in enumerate(THREE):
             w, v, alpha = dict(shared), dict(own_models[k]), alphas[k]
-            x, y = inputs(own), torch.from_numpy(own.labels)
+            x, y = inputs(own), torch.from_numpy(own.targets)
             for batch in shuffled(round_number, k, PLAIN):
                 w, v = with_grad(w, w), with_grad(v, v)
                 at_w = gradients(entropy(w, x[batch], y[batch]), w, list(w))
@@ -108,7 +108,7 @@ def test_apfl_through_the_mixture(tmp_path: Path) -> None:
         models = []
         for k, own in enumerate(THREE):
             w, v, alpha = dict(shared), dict(own_models[k]), alphas[k]
-            x, y = inputs(own), torch.from_numpy(own.labels)
+            x, y = inputs(own), torch.from_numpy(own.targets)
             for at, batch in enumerate(shuffled(round_number, k, PLAIN)):
                 w = with_grad(w, w)
                 at_w = gradients(entropy(w, x[batch], y[batch]), w, list(w))
@@ -154,7 +154,7 @@ def test_per_fedavg(tmp_path: Path) -> None:
         fed.round()
         models = []
         for k, own in enumerate(THREE):
-            p, x, y = dict(w), inputs(own), torch.from_numpy(own.labels)
+            p, x, y = dict(w), inputs(own), torch.from_numpy(own.targets)
             for batch in shuffled(round_number, k, twice):
                 one, two = batch[: len(batch) // 2], batch[len(batch) // 2 :]
                 if not len(one):
@@ -179,7 +179,7 @@ def test_fedfomo(tmp_path: Path) -> None:
         fed.round()
         for k, own in enumerate(THREE):
             learn, judge = halves(own, k)
-            x, y = inputs(judge), torch.from_numpy(judge.labels)
+            x, y = inputs(judge), torch.from_numpy(judge.targets)
             loss = [float(entropy(model, x, y)) for model in before]
             far = [distance(model, before[k]) for model in before]
             q = [(loss[k] - loss[j]) / (far[j] + 1e-5) for j in range(3)]

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -48,7 +48,9 @@ class Stepper:
 
     def __init__(self, samples: int, step: float) -> None:
         self.samples = samples
-        self.data = Samples(np.zeros((samples, 1, 2, 2), np.uint8), np.zeros(samples, np.int64))
+        self.data = Samples(
+            (np.zeros((samples, 1, 2, 2), np.uint8),), np.zeros(samples, np.int64)
+        )
         self.rebalanced = Rebalanced(self.data, samples)
         self.counts: Array = np.array([samples, 0])
         self.sizes: Array = np.array([samples, samples])
@@ -70,7 +72,7 @@ class Stepper:
         return dict(arrays)
 
     def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
-        return lambda images: images
+        return cast("Predictor", lambda images: images)
 
     def mean_loss(self, arrays: Arrays, samples: Samples) -> float:
         return 0.5
@@ -220,12 +222,16 @@ def test_no_algorithm_changes_its_inputs_and_all_it_makes_survives_the_codec(nam
             "algorithm.weighting is 'size'; expected 'samples' or 'uniform'",
         ),
         ("fedavg", {"weighting": 1}, "algorithm.weighting is 1; expected str, got int"),
-        ("none.such:x", {}, "algorithm.name is 'none.such:x': No module named 'none'"),
-        (":x", {}, "algorithm.name is ':x': Empty module name"),
+        (
+            "none.such:x",
+            {},
+            "algorithm.name is 'none.such:x', but no module none.such is installed",
+        ),
+        (":x", {}, "algorithm.name is ':x'; expected file.py:function or module:function"),
         (
             "json:none",
             {},
-            "algorithm.name is 'json:none': module 'json' has no attribute 'none'",
+            "algorithm.name is 'json:none', but json has no 'none'",
         ),
         ("json:__doc__", {}, "algorithm.name is 'json:__doc__', which is not a function"),
         (

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
+from common.arrays import Array
 from common.data.samples import Images, Labels
 
 
@@ -60,8 +61,8 @@ class Dataset:
     """All samples of a dataset, training and test parts in one pool."""
 
     name: str
-    images: Images | Windows
-    labels: Labels
+    inputs: tuple[Array | Windows, ...]
+    targets: Array
     classes: int
     official: int  # how many of the first samples are the official training part
     natural: npt.NDArray[np.int64] | None = None  # as in `SamplePool`

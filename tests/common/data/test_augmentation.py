@@ -35,7 +35,7 @@ from common.rng import generator
 
 def pictures(count: int, channels: int) -> Images:
     """Real images; those with colours are made of three of them."""
-    grey = load_dataset("fmnist-mini").images[: count * channels]
+    grey = load_dataset("fmnist-mini").inputs[0][: count * channels]
     return grey.reshape(count, channels, 28, 28)
 
 

@@ -36,7 +36,7 @@ def samples_with(counts: list[int]) -> Samples:
     rng = generator(sum(counts), "images")
     labels = rng.permutation(np.repeat(np.arange(len(counts)), counts))
     images = rng.integers(0, 256, (len(labels), 1, 6, 6), np.uint8)
-    return Samples(images, labels)
+    return Samples((images,), labels)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_a_rebalanced_set_has_the_target_of_each_class_there_is(
     train, own = samples_with(counts), np.array(counts)
     target = target_of(rule, own, np.array(sizes))
     made = rebalanced_set(train, target, rule, generator(seed, "x"))
-    found = np.bincount(made.labels, minlength=len(counts))
+    found = np.bincount(made.targets, minlength=len(counts))
     assert found.tolist() == rebalanced_counts(own, target).tolist()
-    assert len(made) == len(made.images) == target * np.count_nonzero(own)
+    assert len(made) == len(made.inputs[0]) == target * np.count_nonzero(own)
     again = rebalanced_set(train, target, rule, generator(seed, "x"))
-    assert np.array_equal(made.images, again.images)
+    assert np.array_equal(made.inputs[0], again.inputs[0])
 
 
 @given(counts_lists, st.integers(1, 80), st.integers(0, 2**63))
@@ -95,12 +95,12 @@ def test_originals_are_kept_or_left_out_and_only_small_classes_are_copied(
     counts: list[int], target: int, seed: int
 ) -> None:
     train = samples_with(counts)
-    choice = choose(train.labels, target, generator(seed, "x"))
+    choice = choose(train.targets, target, generator(seed, "x"))
     assert len(set(choice.originals)) == len(choice.originals)
     assert len(choice.originals) == effective_samples(np.array(counts), target)
     for label, count in enumerate(counts):
-        kept = choice.originals[train.labels[choice.originals] == label]
-        copied = choice.copied[train.labels[choice.copied] == label]
+        kept = choice.originals[train.targets[choice.originals] == label]
+        copied = choice.copied[train.targets[choice.copied] == label]
         assert len(kept) == min(count, target)
         assert len(copied) == (target - count if 0 < count < target else 0)
 
@@ -123,8 +123,12 @@ def test_a_client_with_equal_counts_gets_a_permutation_of_its_own_samples(
     assert target == count
     assert effective_samples(np.array(counts), target) == len(train)
     made = rebalanced_set(train, target, rule, generator(seed, "x"))
-    ours = sorted((int(y), x.tobytes()) for x, y in zip(made.images, made.labels, strict=True))
-    own = sorted((int(y), x.tobytes()) for x, y in zip(train.images, train.labels, strict=True))
+    ours = sorted(
+        (int(y), x.tobytes()) for x, y in zip(made.inputs[0], made.targets, strict=True)
+    )
+    own = sorted(
+        (int(y), x.tobytes()) for x, y in zip(train.inputs[0], train.targets, strict=True)
+    )
     assert ours == own
 
 

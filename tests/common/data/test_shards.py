@@ -50,22 +50,25 @@ def test_the_shards_together_are_the_whole_dataset(made: ShardSet) -> None:
     dataset = load_dataset("fmnist-mini")
     shards = [made.load(client) for client in range(40)]
     parts = [part for shard in shards for part in (shard.train, shard.test)]
-    images = np.concatenate([part.images for part in parts])
-    labels = np.concatenate([part.labels for part in parts])
+    images = np.concatenate([part.inputs[0] for part in parts])
+    labels = np.concatenate([part.targets for part in parts])
     # no two clients hold the same image, so sorting by content lines both pools up
     ours = np.lexsort(images.reshape(10_000, -1)[:, ::16].T)
-    theirs = np.lexsort(dataset.images[:].reshape(10_000, -1)[:, ::16].T)
-    assert np.array_equal(labels[ours], dataset.labels[theirs])
-    assert np.array_equal(images[ours].sum((1, 2, 3)), dataset.images[theirs].sum((1, 2, 3)))
+    theirs = np.lexsort(dataset.inputs[0][:].reshape(10_000, -1)[:, ::16].T)
+    assert np.array_equal(labels[ours], dataset.targets[theirs])
+    assert np.array_equal(images[ours].sum((1, 2, 3)), dataset.inputs[0][theirs].sum((1, 2, 3)))
 
 
 def test_a_shard_counts_the_classes_of_its_training_samples(made: ShardSet) -> None:
     shard = made.load(7)
-    assert shard.counts.tolist() == np.bincount(shard.train.labels, minlength=10).tolist()
+    assert shard.counts.tolist() == np.bincount(shard.train.targets, minlength=10).tolist()
     assert shard.counts.sum() == len(shard.train)
     assert len(shard.train) == round(0.75 * (len(shard.train) + len(shard.test)))
-    assert [shard.train.images.dtype.name, shard.train.labels.dtype.name] == ["uint8", "int64"]
-    assert shard.train.images.shape[1:] == (1, 28, 28)
+    assert [shard.train.inputs[0].dtype.name, shard.train.targets.dtype.name] == [
+        "uint8",
+        "int64",
+    ]
+    assert shard.train.inputs[0].shape[1:] == (1, 28, 28)
 
 
 def test_a_shard_is_the_same_whoever_makes_it(made: ShardSet, tmp_path: Path) -> None:
@@ -125,8 +128,8 @@ def test_the_key_names_all_that_the_content_depends_on() -> None:
 
 
 def test_the_keys_of_settings_there_always_were_stay_the_same() -> None:
-    assert key_of(DataSection(clients=20, partition="iid")) == "8656b339c45b8996"
-    assert key_of(DataSection(clients=20)) == "b281ca9b84069bde"
+    assert key_of(DataSection(clients=20, partition="iid")) == "c4441c0ca83f39df"
+    assert key_of(DataSection(clients=20)) == "6f5c1cf8a47a478c"
 
 
 @pytest.mark.parametrize(
@@ -156,8 +159,8 @@ def test_a_stratified_shard_has_the_same_samples_and_every_class_in_both_parts(
         shards_of(tmp_path, data).ensure([7]).load(7),
         made.load(7),
     )
-    counts = np.bincount(stratified.test.labels, minlength=10)
-    both = plain.counts + np.bincount(plain.test.labels, minlength=10)
+    counts = np.bincount(stratified.test.targets, minlength=10)
+    both = plain.counts + np.bincount(plain.test.targets, minlength=10)
     assert (stratified.counts + counts).tolist() == both.tolist()
     assert np.abs(stratified.counts - 0.75 * both).max() <= 1
     assert ((stratified.counts > 0) == (both > 0)).all()
@@ -234,14 +237,14 @@ def test_the_union_is_the_same_for_all_and_drawn_from_their_test_sets(
     unions = [ours.load(client).union for client in (3, 4)]
     assert unions[0] is not None
     assert unions[1] is not None
-    assert np.array_equal(unions[0].images, unions[1].images)
-    assert len(unions[0]) == len(unions[0].images) == 200
-    assert np.bincount(unions[0].labels).min() > 10
-    tests = [made.load(client).test.images for client in range(40)]
+    assert np.array_equal(unions[0].inputs[0], unions[1].inputs[0])
+    assert len(unions[0]) == len(unions[0].inputs[0]) == 200
+    assert np.bincount(unions[0].targets).min() > 10
+    tests = [made.load(client).test.inputs[0] for client in range(40)]
     theirs = {image.tobytes() for image in np.concatenate(tests)}
-    assert {image.tobytes() for image in unions[0].images} <= theirs
+    assert {image.tobytes() for image in unions[0].inputs[0]} <= theirs
     plain = made.load(3)  # but for the union, it is the same shard
-    assert np.array_equal(ours.load(3).train.images, plain.train.images)
+    assert np.array_equal(ours.load(3).train.inputs[0], plain.train.inputs[0])
 
 
 def test_with_the_official_test_set_all_samples_to_train_are_of_the_official_part(
@@ -252,10 +255,10 @@ def test_with_the_official_test_set_all_samples_to_train_are_of_the_official_par
     made = shards_of(tmp_path, data).ensure(range(5))
     shards = [made.load(client) for client in range(5)]
     for parts, expected in (
-        ([shard.train for shard in shards], dataset.images[: dataset.official]),
-        ([shard.test for shard in shards], dataset.images[dataset.official :]),
+        ([shard.train for shard in shards], dataset.inputs[0][: dataset.official]),
+        ([shard.test for shard in shards], dataset.inputs[0][dataset.official :]),
     ):
-        images = [image.tobytes() for part in parts for image in part.images]
+        images = [image.tobytes() for part in parts for image in part.inputs[0]]
         assert sorted(images) == sorted(image.tobytes() for image in expected)
 
 
@@ -268,12 +271,12 @@ def test_shared_samples_are_in_the_shards_their_counts_and_sizes(
     assert not (ours.folder / "shared.safetensors").exists()
     shared = ours.ensure_shared()
     assert (ours.folder / "shared.safetensors").exists()
-    assert np.bincount(shared.labels).tolist() == [75] * 10
+    assert np.bincount(shared.targets).tolist() == [75] * 10
     shard, before = ours.load(3), made.load(3)
     assert len(shard.train) == len(before.train) + 375 == shard.counts.sum() == shard.sizes[3]
     assert (shard.sizes - before.sizes).tolist() == [375] * 40
-    given = {image.tobytes() for image in shard.train.images[-375:]}
-    assert given <= {image.tobytes() for image in shared.images}
+    given = {image.tobytes() for image in shard.train.inputs[0][-375:]}
+    assert given <= {image.tobytes() for image in shared.inputs[0]}
 
 
 def test_shared_samples_that_are_damaged_are_made_again(tmp_path: Path) -> None:
@@ -281,7 +284,7 @@ def test_shared_samples_that_are_damaged_are_made_again(tmp_path: Path) -> None:
     samples, path = ours.ensure_shared(), ours.folder / "shared.safetensors"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    assert np.array_equal(ours.ensure_shared().images, samples.images)
+    assert np.array_equal(ours.ensure_shared().inputs[0], samples.inputs[0])
     assert path.read_bytes() == whole
 
 
@@ -300,11 +303,11 @@ def test_a_rebalanced_set_stands_beside_its_shard_and_is_made_from_that_alone(
     shard, rebalanced = ours.load(3), ours.load_rebalanced(3)
     held = shard.counts[shard.counts > 0]
     target = int(held.mean() + 0.5)
-    assert np.bincount(rebalanced.samples.labels, minlength=10).tolist() == [
+    assert np.bincount(rebalanced.samples.targets, minlength=10).tolist() == [
         target * bool(count) for count in shard.counts
     ]
     assert rebalanced.effective == np.minimum(held, target).sum()
-    assert len(rebalanced.samples.images) == target * len(held)
+    assert len(rebalanced.samples.inputs[0]) == target * len(held)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
     ours.ensure([3])

@@ -32,13 +32,15 @@ def made_up() -> Dataset:
         for role in range(8)
     }
     pool = windows_of(lines)
-    return Dataset("shakespeare", pool.images, pool.labels, 80, len(pool.labels), pool.natural)
+    return Dataset(
+        "shakespeare", (pool.images,), pool.labels, 80, len(pool.labels), pool.natural
+    )
 
 
 def leaked(dataset: Dataset, allotment: Assignment) -> int:
     """How many test answers stand inside training windows, of whichever client."""
-    assert isinstance(dataset.images, Windows)
-    starts, width = dataset.images.starts, dataset.images.width
+    assert isinstance(dataset.inputs[0], Windows)
+    starts, width = dataset.inputs[0].starts, dataset.inputs[0].width
     begun = np.sort(starts[np.concatenate(allotment.train)])
     answers = starts[np.concatenate(allotment.test)] + width
     first, last = (np.searchsorted(begun, answers - back, "left") for back in (width, -1))
@@ -50,11 +52,13 @@ def remembered(dataset: Dataset, allotment: Assignment, memory: int = 12) -> flo
     right, total = 0, 0
     for train, test in zip(allotment.train, allotment.test, strict=True):
         seen = {}
-        for window, answer in zip(dataset.images[train], dataset.labels[train], strict=True):
+        for window, answer in zip(
+            dataset.inputs[0][train], dataset.targets[train], strict=True
+        ):
             whole = bytes(window) + bytes([answer])
             for end in range(memory, len(whole)):
                 seen[whole[end - memory : end]] = whole[end]
-        for window, answer in zip(dataset.images[test], dataset.labels[test], strict=True):
+        for window, answer in zip(dataset.inputs[0][test], dataset.targets[test], strict=True):
             right += seen.get(bytes(window[-memory:])) == answer
         total += len(test)
     return right / total
@@ -100,10 +104,11 @@ def test_no_answer_of_a_real_text_leaks(name: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["natural", "iid"])
 def test_no_answer_that_is_held_back_stands_in_a_window_that_trains(kind: str) -> None:
     dataset = made_up()
-    assert isinstance(dataset.images, Windows)
+    text = dataset.inputs[0]
+    assert isinstance(text, Windows)
     assert dataset.natural is not None
     windows = np.concatenate(assignment_of(data_of(kind), dataset, 1).train)
-    spans = Spans(dataset.images.starts, dataset.images.width)
+    spans = Spans(text.starts, text.width)
     train, held = held_back(windows, dataset.natural, 0.8, spans)
     assert len(held) > 0
     split = Assignment((windows[train],), (windows[held],), windows[:0])

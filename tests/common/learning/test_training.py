@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.algorithms.base import Net
+from common.algorithms.base import Batch, Net
 from common.arrays import Array, digest
 from common.config import TrainingSection
 from common.data.datasets import load_dataset
@@ -33,7 +33,7 @@ SPEC = build_spec("dnn", shape=(1, 28, 28), classes=10, head_depth=1)
 @functools.cache
 def some_samples() -> Samples:
     dataset = load_dataset("fmnist-mini")
-    return Samples(dataset.images[:210], dataset.labels[:210])
+    return Samples((dataset.inputs[0][:210],), dataset.targets[:210])
 
 
 def fresh() -> Network:
@@ -79,8 +79,8 @@ class Two(nn.Module):
         return self.base["w"].item(), self.head["w"].item()
 
 
-WHITE = Samples(np.full((1, 1, 1, 1), 255, np.uint8), np.zeros(1, np.int64))
-WHITE_28 = Samples(np.full((1, 1, 28, 28), 255, np.uint8), np.zeros(1, np.int64))
+WHITE = Samples((np.full((1, 1, 1, 1), 255, np.uint8),), np.zeros(1, np.int64))
+WHITE_28 = Samples((np.full((1, 1, 28, 28), 255, np.uint8),), np.zeros(1, np.int64))
 
 
 def test_two_steps_of_sgd_are_those_worked_out_by_hand() -> None:
@@ -179,7 +179,7 @@ def test_our_steps_are_those_of_torch_optim() -> None:
 
     optimizer = torch.optim.SGD(theirs.parameters(), lr=0.01, momentum=0.9, weight_decay=0.01)
     rng = generator(1, "shuffle")
-    images, labels = normalised(samples.images), torch.tensor(samples.labels)
+    images, labels = normalised(samples.inputs[0]), torch.tensor(samples.targets)
     for _ in range(2):
         for batch in torch.tensor(rng.permutation(len(samples))).split(64):
             optimizer.zero_grad()
@@ -327,13 +327,46 @@ def test_black_is_minus_one_and_white_is_one() -> None:
     assert pixels.flatten().tolist() == pytest.approx([-1.0, 1.0, -0.6])
 
 
+def test_numbers_stay_as_they_are_and_integers_are_symbols() -> None:
+    numbers = normalised(np.array([[0.5, -3e30]], np.float64))
+    assert numbers.dtype == torch.float32
+    assert numbers.tolist() == [[0.5, pytest.approx(-3e30)]]
+    for kind in (np.int64, np.int32, np.uint8):
+        symbols = normalised(np.array([[7, 250]], kind))
+        assert (symbols.dtype, symbols.tolist()) == (torch.int64, [[7, 250]])
+
+
+class Sum(nn.Module):
+    """A network with two inputs: an image and a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base, self.head = nn.Identity(), nn.Linear(5, 2)
+
+    def forward(self, image: Tensor, number: Tensor) -> Tensor:
+        answer: Tensor = self.head(torch.cat([image.flatten(1), number], dim=1))
+        return answer
+
+
+def test_a_network_with_several_inputs_is_called_with_all_of_them() -> None:
+    images = np.arange(24, dtype=np.uint8).reshape(6, 1, 2, 2)
+    numbers = np.array([[1.0], [-1.0]] * 3, np.float32)
+    samples = Samples((images, numbers), np.array([1, 0] * 3, np.int64))
+    net = TorchNet(Sum())
+    settings = TrainingSection(epochs=30, batch_size=2, learning_rate=0.5)
+    assert train(net, samples, settings, generator(1, "x")).steps == 90
+    assert count_correct(net, samples, 4) == 6
+    assert len(samples.take(np.array([0, 3]))) == 2
+
+
 @pytest.mark.parametrize("batch", [1, 3, 100])
 def test_correct_answers_are_counted_whatever_the_batch(batch: int) -> None:
     images = np.array([0, 255, 255, 0, 0, 255, 0], np.uint8).reshape(7, 1, 1, 1)
-    samples = Samples(images, np.array([0, 1, 0, 0, 1, 1, 0], np.int64))
-    images.flags.writeable = samples.labels.flags.writeable = False
+    samples = Samples((images,), np.array([0, 1, 0, 0, 1, 1, 0], np.int64))
+    images.flags.writeable = samples.targets.flags.writeable = False
 
-    def white_is_one(x: Tensor) -> Tensor:
+    def white_is_one(x: Batch) -> Tensor:
+        assert isinstance(x, Tensor), "a network with one input gets no tuple"
         return torch.stack([-x.flatten(), x.flatten()], dim=1)
 
     assert count_correct(white_is_one, samples, batch) == 5
@@ -348,7 +381,7 @@ def test_training_does_not_import_the_compiler_and_keeps_torch_threads_as_they_a
         "from common.config import TrainingSection\n"
         "assert torch.get_num_threads() == before\n"
         "spec = specs.build_spec('dnn', shape=(1, 28, 28), classes=10, head_depth=1)\n"
-        "some = samples.Samples(np.zeros((3, 1, 28, 28), np.uint8), np.zeros(3, np.int64))\n"
+        "some = samples.Samples((np.zeros((3, 1, 28, 28), np.uint8),), np.zeros(3, np.int64))\n"
         "rng = np.random.default_rng(1)\n"
         "for optimizer in ('sgd', 'adam'):\n"
         "    settings = TrainingSection(weight_decay=0.1, grad_clip=1.0, optimizer=optimizer)\n"
@@ -373,7 +406,7 @@ def test_one_thread_can_be_asked_for_again() -> None:
 def test_text_is_not_normalised_and_trains_a_recurrent_network() -> None:
     spec = build_spec("char-lstm", shape=(80,), classes=80, head_depth=1)
     text = (np.arange(6 * 80) % 7).astype(np.uint8).reshape(6, 80)
-    samples = Samples(text, ((text[:, -1] + 1) % 7).astype(np.int64))
+    samples = Samples((text,), ((text[:, -1] + 1) % 7).astype(np.int64))
     assert normalised(text).dtype == torch.int64
     assert normalised(text).tolist() == text.tolist()
     first = initial(spec, generator(1, "initial"))

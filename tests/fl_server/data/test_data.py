@@ -98,7 +98,7 @@ def test_the_manifest_says_what_is_there(experiment: Path, tmp_path: Path) -> No
     said, shard = manifest["clients"][2], read_shard(folder / "client-2.safetensors")
     made = read_rebalanced(folder / "client-2.rebalanced-client-mean-duplicate.safetensors")
     assert said["train"] == shard.counts.tolist()
-    assert said["test"] == np.bincount(shard.test.labels, minlength=10).tolist()
+    assert said["test"] == np.bincount(shard.test.targets, minlength=10).tolist()
     assert said["samples"] == len(shard.train)
     assert said["rebalanced"] == {"samples": len(made.samples), "effective": made.effective}
 

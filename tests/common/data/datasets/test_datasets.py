@@ -43,11 +43,11 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_built_in_dataset_has_ten_thousand_samples_of_ten_classes() -> None:
     dataset, info = load_dataset("fmnist-mini"), dataset_info("fmnist-mini")
-    assert dataset.images[:].shape == (10_000, 1, 28, 28)
+    assert dataset.inputs[0][:].shape == (10_000, 1, 28, 28)
     assert (info.size, info.shape, info.classes) == (10_000, (1, 28, 28), dataset.classes)
-    assert [dataset.images[:].dtype.name, dataset.labels.dtype.name] == ["uint8", "int64"]
-    assert np.bincount(dataset.labels).tolist() == [1000] * 10
-    assert dataset.labels[:5].tolist() == [9, 2, 1, 1, 6]
+    assert [dataset.inputs[0][:].dtype.name, dataset.targets.dtype.name] == ["uint8", "int64"]
+    assert np.bincount(dataset.targets).tolist() == [1000] * 10
+    assert dataset.targets[:5].tolist() == [9, 2, 1, 1, 6]
 
 
 def test_the_licence_of_the_built_in_dataset_is_kept_beside_it() -> None:
@@ -59,10 +59,10 @@ def test_the_licence_of_the_built_in_dataset_is_kept_beside_it() -> None:
 @full
 def test_the_full_dataset_is_the_pool_of_both_parts() -> None:
     dataset, mini = load_dataset("fashion-mnist"), load_dataset("fmnist-mini")
-    assert dataset.images[:].shape == (70_000, 1, 28, 28)
-    assert dataset_info("fashion-mnist").size == len(dataset.labels) == 70_000
-    assert np.array_equal(dataset.images[60_000:], mini.images[:])
-    assert np.array_equal(dataset.labels[60_000:], mini.labels)
+    assert dataset.inputs[0][:].shape == (70_000, 1, 28, 28)
+    assert dataset_info("fashion-mnist").size == len(dataset.targets) == 70_000
+    assert np.array_equal(dataset.inputs[0][60_000:], mini.inputs[0][:])
+    assert np.array_equal(dataset.targets[60_000:], mini.targets)
 
 
 @full
@@ -92,7 +92,7 @@ def test_what_torchvision_downloaded_is_found(nowhere: Path, place: str) -> None
     for path in DEBIAN.iterdir():
         (folder / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
     assert require_dataset("fashion-mnist").resolve() == folder
-    assert len(load_dataset("fashion-mnist").labels) == 70_000
+    assert len(load_dataset("fashion-mnist").targets) == 70_000
 
 
 def test_a_dataset_that_is_nowhere_names_the_places_and_the_remedies(
@@ -145,7 +145,7 @@ def test_a_download_is_kept_and_found_the_next_time(
 
 
 def test_the_built_in_dataset_needs_nothing_from_the_machine(nowhere: Path) -> None:
-    assert len(load_dataset("fmnist-mini").labels) == 10_000
+    assert len(load_dataset("fmnist-mini").targets) == 10_000
 
 
 def test_an_unknown_dataset_names_the_nearest_one() -> None:

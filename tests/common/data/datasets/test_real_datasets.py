@@ -34,20 +34,20 @@ def need(name: str) -> None:
 def test_a_real_dataset_is_what_is_known_of_it(name: str) -> None:
     need(name)
     dataset, info = load_dataset(name), dataset_info(name)
-    assert dataset.images[:3].shape[1:] == info.shape
-    assert len(dataset.images) == len(dataset.labels)
-    assert dataset.labels.min() >= 0
-    assert dataset.labels.max() < dataset.classes == info.classes
+    assert dataset.inputs[0][:3].shape[1:] == info.shape
+    assert len(dataset.inputs[0]) == len(dataset.targets)
+    assert dataset.targets.min() >= 0
+    assert dataset.targets.max() < dataset.classes == info.classes
     if not info.natural:
-        assert (len(dataset.labels), dataset.official) == (info.size, info.official)
+        assert (len(dataset.targets), dataset.official) == (info.size, info.official)
 
 
 def test_the_real_plays_have_the_roles_and_windows_that_leaf_speaks_of() -> None:
     need("shakespeare")
     dataset = load_dataset("shakespeare")
-    assert isinstance(dataset.images, datasets.Windows)
+    assert isinstance(dataset.inputs[0], datasets.Windows)
     assert dataset.natural is not None
     assert 1_100 < len(dataset.natural) - 1 < 1_200
-    assert 4_100_000 < len(dataset.labels) < 4_300_000
+    assert 4_100_000 < len(dataset.targets) < 4_300_000
     assert np.count_nonzero(np.diff(dataset.natural) >= 2_000) > 400
-    assert "".join(ALPHABET[token] for token in dataset.images[:1][0]).isprintable()
+    assert "".join(ALPHABET[token] for token in dataset.inputs[0][:1][0]).isprintable()

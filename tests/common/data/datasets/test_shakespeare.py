@@ -183,7 +183,7 @@ def test_roles_become_clients_with_shards_of_their_own(
     monkeypatch.setenv("FEDBED_DATA", str(tmp_path / "given"))
     assert require_dataset("shakespeare") == folder
     dataset = load_dataset("shakespeare")
-    assert dataset.official == len(dataset.labels) == 5 * 522
+    assert dataset.official == len(dataset.targets) == 5 * 522
 
     data = DataSection(
         dataset="shakespeare", partition="natural", clients=3, max_samples=500, train_ratio=0.8
@@ -192,9 +192,11 @@ def test_roles_become_clients_with_shards_of_their_own(
     roles = set()
     for client in range(3):
         shard = shards.load(client)
-        assert shard.train.images.shape == (400, 80)
-        assert shard.test.images.shape == (21, 80)
-        (letter,) = {symbol for window in shard.train.images for symbol in show(window)} - {" "}
+        assert shard.train.inputs[0].shape == (400, 80)
+        assert shard.test.inputs[0].shape == (21, 80)
+        (letter,) = {symbol for window in shard.train.inputs[0] for symbol in show(window)} - {
+            " "
+        }
         roles.add(letter)
     assert len(roles) == 3
     more = ShardSet(tmp_path / "shards", Experiment(data=replace_clients(data, 6)))

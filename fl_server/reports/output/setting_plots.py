@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from common.experiment.resolve import participants_of
-from fl_server.reports.drawing.plots import Plot, add_legend, look, new_figure
-from fl_server.reports.escape import for_plot
 from fl_server.reports.groups import Group, settings_of
+from fl_server.reports.output.escape import for_plot
+from fl_server.reports.output.plots import Plot, add_legend, look, new_figure
 from fl_server.reports.run_data import RunData
 from fl_server.rounds.selection import chances_of
 from fl_server.run.summary import GLOBAL

@@ -1,1 +1,0 @@
-"""The plots of reports, by matplotlib."""
