@@ -14,7 +14,7 @@ from common.errors import FedbedError
 from common.experiment.resolve import keeps_state, own_code
 from common.learning.device import use_one_thread
 from common.plugins import explain, use_code
-from common.wire.messages import bounded
+from common.wire.messages import ClientData, bounded
 from common.worker.bench import Workbench
 from common.worker.orders import (
     AbandonedError,
@@ -39,18 +39,22 @@ class Executor:
 
     def prepare(self, order: Prepare) -> Prepared:
         """Get ready for a run."""
-        self._bench = None
+        self._bench, self._problem = None, ""
+        data: dict[int, ClientData] = {}
         try:
             if order.code:
                 use_code(Path(order.code))
             _check_code(order)
-            self._bench = Workbench(
+            bench = Workbench(
                 order.run,
                 order.experiment,
                 shards=Path(order.shards),
                 snapshots=Path(order.snapshots),
                 clients=order.clients,
+                local=Path(order.data) if order.data else None,
             )
+            data = bench.local_data(order.clients, class_counts=order.class_counts)
+            self._bench = bench
         except (FedbedError, OSError) as error:
             self._problem = str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is must be reported
@@ -63,6 +67,7 @@ class Executor:
             coupled=algorithm.coupled,
             stateful=keeps_state(order.experiment),
             private=algorithm.private is not None,
+            data=data,
         )
 
     def run(self, order: JobOrder, on_epoch: OnEpoch) -> JobDone | JobError:

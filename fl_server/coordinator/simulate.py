@@ -45,7 +45,9 @@ class Simulation:
         shards: Path,
         observe: facts.Observer,
         record: StartRecord | None = None,
+        data: Path | None = None,
     ) -> None:
+        self._data = "" if data is None else str(data.absolute())
         self._store = store
         self._experiment = store.experiment()
         self._clients = clients
@@ -67,13 +69,15 @@ class Simulation:
         """Run to the end."""
         self._conductor.report_start()
         try:
-            self._clients.prepare(
+            prepared = self._clients.prepare(
                 Prepare(
                     run=self._store.run,
                     experiment=self._experiment,
                     shards=str(self._shards),
                     snapshots=str(self._snapshots.folder),
                     clients=self._conductor.policy.participants,
+                    data=self._data,
+                    class_counts=True,
                     code=str(self._store.code or ""),
                     digests=self._aggregator.code,
                 )
@@ -81,6 +85,12 @@ class Simulation:
             here = self._presence()
             self._conductor.report(presence(here, connected=True))
             self._feed(Received(here, time.monotonic()))
+            for client, data in sorted(prepared.data.items()):
+                info = Info(
+                    run=self._store.run, round=0, client=client, board=BOARD, state="data"
+                )
+                info = msgspec.structs.replace(info, samples=data.train, data=data)
+                self._feed(Received(info, time.monotonic()))
             while isinstance(self._conductor.state.phase, Working):
                 self._do_round(self._conductor.state.phase)
         finally:
