@@ -8,7 +8,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from common.errors import FedbedError, UsageError
 from common.worker.children import TUNING
@@ -36,13 +36,13 @@ class Cluster:
 
     def workers(self) -> list[str]:
         """The addresses of the workers that are there."""
-        found: dict[str, Any] = self._client.scheduler_info()["workers"]
+        found = [str(worker) for worker in self._client.scheduler_info()["workers"]]
         if bool(found) == self._lonely:
             self._lonely = not found
             log.warning(
                 "%s has %s", self.name, "no workers; waiting" if not found else "workers"
             )
-        return list(found)
+        return found
 
     def keep(self, data: bytes) -> Future[bytes]:
         """Bytes that many tasks need; each worker gets them once."""
