@@ -17,6 +17,7 @@ from common.config.run import EvaluationSection as EvaluationSection
 from common.config.run import ExperimentSection as ExperimentSection
 from common.config.run import SelectionSection as SelectionSection
 from common.config.section import Section as Section
+from common.config.task import TaskSection as TaskSection
 from common.wire.messages import Encoding as Encoding
 
 
@@ -27,6 +28,7 @@ class Experiment(Section, frozen=True, kw_only=True):
     algorithm: AlgorithmSection = AlgorithmSection()
     model: ModelSection = ModelSection()
     data: DataSection = DataSection()
+    task: TaskSection = TaskSection()
     training: TrainingSection = TrainingSection()
     selection: SelectionSection = SelectionSection()
     aggregation: AggregationSection = AggregationSection()

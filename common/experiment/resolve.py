@@ -14,6 +14,7 @@ from common.algorithms.base import Algorithm, Server
 from common.algorithms.local_norm import with_local_norm
 from common.arrays import Arrays
 from common.config import AlgorithmSection, Experiment
+from common.config.task import AUTO, Kind
 from common.data.datasets import dataset_info
 from common.data.partition import no_natural_clients
 from common.data.skews import smallest_of
@@ -22,15 +23,52 @@ from common.ids import parse_ids, show_ids
 from common.learning.specs import ModelOptions, ModelSpec, build_spec, initial
 from common.plugins import find_function
 from common.rng import generator
+from common.tasks.task import Task, make_task, name_of, resolved
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from common.learning.evaluation import Measure
 
 
 def algorithm_of(experiment: Experiment) -> Algorithm:
     """The algorithm an experiment runs."""
     algorithm = build(experiment.algorithm.name, experiment.algorithm.options)
     return with_local_norm(algorithm) if experiment.model.batch_norm == "local" else algorithm
+
+
+def task_of(experiment: Experiment) -> Task:
+    """What an experiment's models learn, and how they are measured."""
+    section = experiment.task
+    if section.kind == AUTO:  # an experiment that was not read from a file
+        section = resolved(section, target_kind(experiment))
+    return make_task(section, outputs_of(experiment))
+
+
+def measure_of(experiment: Experiment) -> Measure:
+    """How an experiment's models are measured, with the functions that do it."""
+    from common.learning.evaluation import Measure  # needs torch
+    from common.learning.losses import LOSSES, own_loss
+
+    task, name = task_of(experiment), experiment.task.loss
+    loss = own_loss(name, find_function("task.loss", name)) if ":" in name else None
+    own = {
+        name_of(metric): find_function("task.metrics", metric)
+        for metric in experiment.task.metrics
+        if ":" in metric
+    }
+    return Measure(task, loss or LOSSES[task.loss], own)
+
+
+def target_kind(experiment: Experiment) -> Kind:
+    """The kind of task that the targets of the dataset are for."""
+    info = dataset_info(experiment.data.dataset)
+    return "next-token" if len(info.shape) == 1 else "classification"
+
+
+def outputs_of(experiment: Experiment) -> int:
+    """How many numbers a model answers with."""
+    return dataset_info(experiment.data.dataset).classes
 
 
 def server_of(
@@ -144,8 +182,20 @@ def checked(experiment: Experiment) -> Experiment:
     options = complete_options(name, experiment.algorithm.options)
     build_complete(name, options)  # builders refuse what types cannot express
     _check_sections(experiment)
+    task = resolved(experiment.task, target_kind(experiment))
     algorithm = AlgorithmSection(name=name, options=options)
-    return msgspec.structs.replace(experiment, algorithm=algorithm)
+    found = msgspec.structs.replace(experiment, algorithm=algorithm, task=task)
+    _check_task(found)
+    return found
+
+
+def _check_task(experiment: Experiment) -> None:
+    task, algorithm = task_of(experiment), algorithm_of(experiment)
+    if task.kind not in algorithm.tasks:
+        raise ConfigError(
+            f"algorithm.name is {experiment.algorithm.name!r}, which needs classes to learn "
+            f"({', '.join(algorithm.tasks)}), but task.kind is {task.kind!r}"
+        )
 
 
 def _check_sections(experiment: Experiment) -> None:

@@ -53,8 +53,8 @@ def _parts(value: float, unit: Unit, like: float) -> tuple[str, str]:
             return f"{value:+.3f}", ""
         case "points":
             return f"{value:+.2f}", ""
-        case "text":
-            return str(value), ""
+        case "text" | "measure":
+            return str(value) if unit == "text" else f"{value:.4g}", ""
 
 
 def texts(table: Table) -> list[list[str]]:
@@ -128,7 +128,7 @@ def _latex(text: str) -> str:
 
 
 def to_html(table: Table) -> str:
-    """A table for the page; the best of a column of accuracies stands out."""
+    """A table for the page; the best of a column of metrics stands out."""
     best = {
         at: _best(table, at) for at, column in enumerate(table.columns) if _is_ranked(column)
     }
@@ -154,12 +154,15 @@ def _class(column: Column) -> str:
 
 
 def _is_ranked(column: Column) -> bool:
+    if column.unit == "measure":
+        return True
     return column.unit == "percent" and column.name != "busy" and "reference" not in column.name
 
 
 def _best(table: Table, at: int) -> float | None:
     found = [value for row in table.rows if (value := _value(row[at])) is not None]
-    return max(found) if len(found) > 1 and len(set(found)) > 1 else None
+    choose = min if table.columns[at].lower else max
+    return choose(found) if len(found) > 1 and len(set(found)) > 1 else None
 
 
 def _value(cell: Cell) -> float | None:

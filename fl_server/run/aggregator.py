@@ -17,7 +17,7 @@ from common.config import Experiment
 from common.data.datasets import dataset_info
 from common.disk.atomic import write_atomic
 from common.errors import ProtocolError, StrayUpdateError
-from common.experiment.resolve import algorithm_of, server_of
+from common.experiment.resolve import algorithm_of, server_of, task_of
 from common.wire.assembly import SMALL, Assembly
 from common.wire.chunks import blob_digest
 from common.wire.messages import Info, Job
@@ -70,6 +70,7 @@ class Aggregator:
         self.tally = Tally()
         self.notes: tuple[str, ...] = ()  # about the first model
         self._opened = 0
+        self.task = task_of(experiment)
         self._algorithm = algorithm_of(experiment)
         self._download: tuple[int, bytes] | None = None
         self._base: tuple[int, Arrays] | None = None
@@ -80,6 +81,7 @@ class Aggregator:
             {name: _outline(array) for name, array in expected.items()},
             dataset_info(experiment.data.dataset).size,
             self._algorithm.most_weight,
+            self.task,
         )
         self._recent: dict[int, tuple[dict[str, Array], UpdateMeta]] = {}
 
@@ -197,8 +199,8 @@ class Aggregator:
 
     def close_round(self, close: Close, seconds: float) -> ClosedRound:
         """Aggregate, checkpoint, write the metrics of the model that was just tested."""
-        accuracies = self.tally.accuracies(self.experiment.evaluation.epsilon)
-        line = with_tests(self._meta.record, accuracies)
+        tests = self.tally.tests(self.task, self.experiment.evaluation.epsilon)
+        line = with_tests(self._meta.record, tests)
         tested = TestedRound(line, self.tally.by_client())
         if close.training:
             self._aggregate(close, seconds, tested)

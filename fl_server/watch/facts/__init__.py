@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from common.wire.messages import Ids, Telemetry
 from common.wire.messages import Info as InfoMessage
-from fl_server.watch.facts.lines import MetricsLine, TrainingLine
+from fl_server.watch.facts.lines import ACCURACY, MainMetric, MetricsLine, TrainingLine
 
 
 class Base(
@@ -49,6 +49,7 @@ class Started(Base, frozen=True, tag="started"):
     participants: int
     safe: Ids = ()
     incarnation: int = 1
+    main: MainMetric = ACCURACY
 
 
 class Start(Base, frozen=True, tag="start"):
@@ -265,6 +266,7 @@ class Described(Base, frozen=True, tag="described"):
     rounds: int
     experiment: dict[str, Any]
     text: str
+    main: MainMetric = ACCURACY
 
 
 class Web(Base, frozen=True, tag="web"):
