@@ -45,7 +45,7 @@ class _Rounds(msgspec.Struct):
     rounds: Natural
 
 
-class _Task(msgspec.Struct):
+class _Task(msgspec.Struct, frozen=True):
     main: MetricName = ACCURACY.name
     lower: tuple[MetricName, ...] = ()
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ class Stepper:
         return dict(arrays)
 
     def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
-        return lambda images: images
+        return cast("Predictor", lambda images: images)
 
     def mean_loss(self, arrays: Arrays, samples: Samples) -> float:
         return 0.5

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.algorithms.base import Net
+from common.algorithms.base import Batch, Net
 from common.arrays import Array, digest
 from common.config import TrainingSection
 from common.data.datasets import load_dataset
@@ -327,13 +327,46 @@ def test_black_is_minus_one_and_white_is_one() -> None:
     assert pixels.flatten().tolist() == pytest.approx([-1.0, 1.0, -0.6])
 
 
+def test_numbers_stay_as_they_are_and_integers_are_symbols() -> None:
+    numbers = normalised(np.array([[0.5, -3e30]], np.float64))
+    assert numbers.dtype == torch.float32
+    assert numbers.tolist() == [[0.5, pytest.approx(-3e30)]]
+    for kind in (np.int64, np.int32, np.uint8):
+        symbols = normalised(np.array([[7, 250]], kind))
+        assert (symbols.dtype, symbols.tolist()) == (torch.int64, [[7, 250]])
+
+
+class Sum(nn.Module):
+    """A network with two inputs: an image and a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base, self.head = nn.Identity(), nn.Linear(5, 2)
+
+    def forward(self, image: Tensor, number: Tensor) -> Tensor:
+        answer: Tensor = self.head(torch.cat([image.flatten(1), number], dim=1))
+        return answer
+
+
+def test_a_network_with_several_inputs_is_called_with_all_of_them() -> None:
+    images = np.arange(24, dtype=np.uint8).reshape(6, 1, 2, 2)
+    numbers = np.array([[1.0], [-1.0]] * 3, np.float32)
+    samples = Samples((images, numbers), np.array([1, 0] * 3, np.int64))
+    net = TorchNet(Sum())
+    settings = TrainingSection(epochs=30, batch_size=2, learning_rate=0.5)
+    assert train(net, samples, settings, generator(1, "x")).steps == 90
+    assert count_correct(net, samples, 4) == 6
+    assert len(samples.take(np.array([0, 3]))) == 2
+
+
 @pytest.mark.parametrize("batch", [1, 3, 100])
 def test_correct_answers_are_counted_whatever_the_batch(batch: int) -> None:
     images = np.array([0, 255, 255, 0, 0, 255, 0], np.uint8).reshape(7, 1, 1, 1)
     samples = Samples((images,), np.array([0, 1, 0, 0, 1, 1, 0], np.int64))
     images.flags.writeable = samples.targets.flags.writeable = False
 
-    def white_is_one(x: Tensor) -> Tensor:
+    def white_is_one(x: Batch) -> Tensor:
+        assert isinstance(x, Tensor), "a network with one input gets no tuple"
         return torch.stack([-x.flatten(), x.flatten()], dim=1)
 
     assert count_correct(white_is_one, samples, batch) == 5
