@@ -46,14 +46,16 @@ class Measure:
     loss: TaskLoss
     own: Mapping[str, OwnMetric] = field(default_factory=dict)
 
-    def sums(self, predict: Predictor, samples: Samples, *, union: bool = False) -> Sums:
+    def sums(
+        self, predict: Predictor, samples: Samples, *, union: bool = False, batch: int = BATCH
+    ) -> Sums:
         """What a test of a model on these samples adds up."""
         kinds = self.task.union_kinds if union else self.task.kinds
         total = {name: [0.0] * kind.numbers(self.task.outputs) for name, kind in kinds.items()}
         targets = target_tensor(samples)
         with torch.inference_mode():
-            for start in range(0, len(samples), BATCH):
-                part = slice(start, start + BATCH)
+            for start in range(0, len(samples), batch):
+                part = slice(start, start + batch)
                 outputs = predict(batch_of(samples, part))
                 for name, numbers in self._batch(outputs, targets[part], total).items():
                     before = total[name]

@@ -76,8 +76,13 @@ def fields_of(line: TrainingLine) -> dict[str, Any]:
     return {**known, **tests}
 
 
-def parse_line(record: Mapping[str, Any], kind: type[AnyLine] = MetricsLine) -> AnyLine:  # type: ignore[assignment]
+def parse_line(record: Mapping[str, Any]) -> MetricsLine:
     """An object of metrics.jsonl; msgspec.ValidationError if it is none of a round."""
+    return parse_as(MetricsLine, record)
+
+
+def parse_as(kind: type[AnyLine], record: Mapping[str, Any]) -> AnyLine:
+    """The same, as a kind of its own."""
     known = {name: record[name] for name in kind.__struct_fields__ if name in record}
     tests = {
         name: value

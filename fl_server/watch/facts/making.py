@@ -12,7 +12,7 @@ from common.texts import shortened
 from common.wire.messages import Connected, Info
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
-from fl_server.watch.facts.lines import fields_of, parse_line
+from fl_server.watch.facts.lines import fields_of, parse_as
 
 HOST_LETTERS = 100
 PROBLEM_LETTERS = 300
@@ -58,7 +58,7 @@ def parse(record: Mapping[str, Any]) -> Fact:
 
 def evaluated(line: Mapping[str, Any]) -> facts.Evaluated:
     """From a line of metrics.jsonl."""
-    return parse_line(line, facts.Evaluated)
+    return parse_as(facts.Evaluated, line)
 
 
 def round_closed(line: Mapping[str, Any]) -> facts.RoundClosed:

@@ -12,7 +12,6 @@ from common.wire.messages import (
     Chunk,
     ClientMetrics,
     Connected,
-    Count,
     CurrentRound,
     Info,
     Message,
@@ -32,6 +31,7 @@ from common.wire.topics import (
     unpack,
     weights_topic,
 )
+from tests.some_sums import counted
 
 TABLE = [
     (1, "client/train_detail", "server", True),
@@ -77,7 +77,7 @@ MESSAGES: dict[str, Message] = {
     ),
     "fl/client/selected": Selected(run="r", round=1, clients=(1,), testers=(1, 2)),
     "fl/client/test_metrics/7": ClientMetrics(
-        run="r", round=1, client=7, counts={"G": Count(correct=1, total=2)}
+        run="r", round=1, client=7, own={"G": counted(1, 2)}
     ),
     "fl/train/end": TrainEnd(run="r", reason="done"),
 }
