@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from common.config.task import AUTO
 from common.errors import ProtocolError
 from common.tasks.task import shown_metric
 from common.wire.json_codec import INVALID
@@ -217,10 +218,8 @@ class Listener:
             raise ProtocolError(f"an experiment that cannot be read: {error}") from error
         self._detail = message
         self._reported, self._lines, self._reported_end = _Round(), {}, False
-        rounds, metric = (
-            known.experiment.rounds,
-            shown_metric(known.task.main, known.task.lower),
-        )
+        rounds, task = known.experiment.rounds, known.task
+        metric = shown_metric(ACCURACY.name if task.main == AUTO else task.main, task.lower)
         self._main = MainMetric(metric.name, metric.lower, metric.share)
         text = f"run {message.run}: {rounds} rounds"
         yield facts.Described(message.run, rounds, experiment, text, self._main)

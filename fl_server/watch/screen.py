@@ -148,7 +148,7 @@ def _traffic(view: View) -> RenderableType:
 
 def results_table(view: View) -> RenderableType:
     """The table at the end."""
-    title = f"{printable(view.title)}: {view.main.name}"
+    title = f"{printable(view.title)}: results ({view.main.name})"
     table = Table(title=Text(title), title_justify="left")
     for name in ("round", "global", "personal (before)", "personal (after)", "loss", "s", "up"):
         table.add_column(name, justify="right")

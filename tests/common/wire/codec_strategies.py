@@ -97,7 +97,7 @@ MESSAGES: dict[type[Wire], st.SearchStrategy[Wire]] = {
         run=names,
         round=naturals,
         client=naturals,
-        counts=st.dictionaries(st.sampled_from(["G", "L1", "L2"]), counts),
+        own=st.dictionaries(st.sampled_from(["G", "L1", "L2"]), counts),
     ),
     TrainEnd: st.builds(TrainEnd, run=names, reason=texts),
 }

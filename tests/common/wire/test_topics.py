@@ -171,7 +171,7 @@ def test_a_topic_that_is_not_in_the_table_is_refused(topic: str) -> None:
 
 def test_a_greeting_of_another_version_is_told_from_rubbish() -> None:
     with pytest.raises(VersionError):
-        unpack("fl", "fl/client/connected/attic", b'{"protocol":2}')
+        unpack("fl", "fl/client/connected/attic", b'{"protocol":1}')
 
 
 def test_the_server_reads_what_boards_say() -> None:
