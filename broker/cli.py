@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ import click
 from broker.accounts import Enrolled, accounts, enroll, prepare_files, revoke
 from broker.acl import Account
 from broker.authority import ensure_certificate, read_certificate, renew_certificate
+from broker.check import check
 from broker.config import GUARDED_PORT, PLAIN_PORT, PRIVATE, BrokerConfig, is_loopback
 from broker.limits import memory_bytes
 from broker.process import Broker
@@ -21,7 +23,13 @@ from broker.public_address import (
     write_public_address,
 )
 from broker.supervisor import supervise
-from common.access.credentials import DEFAULT_FEDERATION, Role, join_address, split_address
+from common.access.credentials import (
+    DEFAULT_FEDERATION,
+    Role,
+    join_address,
+    reach,
+    split_address,
+)
 from common.access.tls import days_left
 from common.disk.atomic import write_atomic
 from common.errors import UsageError
@@ -245,3 +253,34 @@ def renew(names: tuple[str, ...], folder: Path) -> None:
     assert certificate is not None
     end = certificate.end
     click.echo(f"certificate valid until {end:%Y-%m-%d} ({days_left(end)} days)")
+
+
+@main.command("check")
+@click.argument("host", metavar="HOST[:PORT]")
+@click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
+              help="How to log in: the bundle of a coordinator.")  # fmt: skip
+@click.option("--federation", help="First level of all topics.  [default: the bundle's, or fl]")
+def check_command(host: str, credentials: Path | None, federation: str | None) -> None:
+    """Try whether a broker does all that the protocol needs; takes about ten seconds.
+
+    For brokers other than that of 'fl-broker up'. It may be in use: nothing of it is disturbed.
+    Exit code 1 if something is missing.
+
+    \b
+    Examples:
+      fl-broker check 127.0.0.1
+      fl-broker check mqtt.example.org:8883 --credentials server.toml
+    """
+    reached = reach(host, credentials, federation, "coordinator")
+    marks = {"ok": "ok", "missing": "MISSING", "not checked": "-"}
+    missing = []
+    for finding in check(reached.address, reached.federation):
+        click.echo(f"{marks[finding.level]:<7}  {finding.ability:<9}  {finding.found}")
+        if finding.level != "ok":
+            missing.append(finding.ability)
+        if finding.advice:
+            click.echo(f"{'':<7}  {'':<9}  -> {finding.advice}")
+    if missing:
+        click.echo(f"{reached.address} lacks: {', '.join(missing)}")
+        sys.exit(1)
+    click.echo(f"{reached.address} has all that the protocol needs")

@@ -1,6 +1,9 @@
-"""`python -m fl_client`: the same as the command."""
+"""The program `fl-client`, also as `python -m fl_client`."""
 
-from fl_client.cli import main
+from common.program.start import quiet_interrupt
+
+with quiet_interrupt():
+    from fl_client.cli import main
 
 if __name__ == "__main__":
     main()

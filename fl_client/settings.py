@@ -19,3 +19,6 @@ class Settings:
     federation: str = "fl"
     workers: int = 1
     record: Path | None = None
+    data: Path | None = None
+    class_counts: bool = False
+    code: Path | None = None

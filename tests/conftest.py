@@ -20,6 +20,7 @@ from broker.program import find_mosquitto
 from common.access.credentials import Credentials, Role, join_address, read_credentials
 from common.errors import BrokerError
 from common.ids import parse_ids
+from common.plugins import use_code
 from common.program.ports import free_port
 
 settings.register_profile("fedbed", deadline=None, max_examples=50)
@@ -101,3 +102,10 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
 def federation() -> str:
     """A federation that no other test uses."""
     return f"t{secrets.token_hex(4)}"
+
+
+@pytest.fixture(autouse=True)
+def no_code_of_others() -> Iterator[None]:
+    """The folder of users' code is a setting of the process; no test leaves one to the next."""
+    yield
+    use_code(None)

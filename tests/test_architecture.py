@@ -23,7 +23,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "common": (
         {"errors", "__init__"},
         {"ids", "rng", "texts", "arrays", "plugins"},
-        {"disk", "access", "program"},
+        {"disk", "access", "program", "code_files"},
         {"wire"},
         {"config"},
         {"tasks"},
@@ -39,7 +39,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"rounds"},
         {"run"},
         {"watch", "central", "data"},
-        {"coordinator", "reports"},
+        {"coordinator", "reports", "check"},
         {"lab"},
         {"launch"},
         {"sweeps"},
@@ -67,7 +67,7 @@ TORCH = {
 }
 RICH = {
     "fl_server/data/terminal_bars.py",
-    "fl_server/reports/terminal.py",
+    "fl_server/reports/output/terminal.py",
     "fl_server/sweeps/screen.py",
     "fl_server/watch/displays.py",
     "fl_server/watch/screen.py",

@@ -27,6 +27,7 @@ patient_setups = st.builds(
     coupled=st.booleans(),
     rate=st.sampled_from((1.0, 0.5)),
     evaluate_every=st.sampled_from((1, 2)),
+    local=st.booleans(),
 )
 hasty_setups = st.builds(
     dataclasses.replace,
@@ -140,7 +141,15 @@ def moves_of(setup: Setup, name: str) -> int:
 @pytest.mark.parametrize("coupled", [False, True])
 @pytest.mark.parametrize("name", ["coordinator", "board-0", "board-1"])
 def test_a_restart_at_any_action_boundary_changes_nothing(name: str, coupled: bool) -> None:
-    setup = Setup(coupled=coupled)
+    check_restarts(Setup(coupled=coupled), name)
+
+
+@pytest.mark.parametrize("name", ["coordinator", "board-0"])
+def test_nor_does_one_where_only_boards_have_the_data(name: str) -> None:
+    check_restarts(Setup(local=True, rounds=1), name)
+
+
+def check_restarts(setup: Setup, name: str) -> None:
     for boundary in range(moves_of(setup, name)):
         world = World(setup)
         world.run_until_quiet(lambda: world.moved[name] == boundary)  # noqa: B023 - runs now

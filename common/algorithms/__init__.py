@@ -19,7 +19,7 @@ import msgspec
 from common.algorithms.base import Algorithm
 from common.config import Option
 from common.errors import ConfigError
-from common.plugins import find_function
+from common.plugins import find_function, user_errors
 
 _HERE = "common.algorithms"
 BUILDERS = {
@@ -55,7 +55,9 @@ def build(name: str, options: Mapping[str, Option]) -> Algorithm:
 
 def build_complete(name: str, options: Mapping[str, Any]) -> Algorithm:
     """The algorithm of this name with all of its options, from `complete_options`."""
-    algorithm: object = find_builder(name)(**options)
+    builder = find_builder(name)
+    with user_errors(f"algorithm.name is {name!r}", builder):
+        algorithm: object = builder(**options)
     if not isinstance(algorithm, Algorithm):
         raise ConfigError(f"algorithm.name is {name!r}, which does not build an Algorithm")
     return algorithm
@@ -111,8 +113,9 @@ def _registered() -> dict[str, str]:
 
 def options_of(builder: Callable[..., Algorithm]) -> dict[str, tuple[Any, Any]]:
     """Option -> (type, default), from the builder's signature."""
-    hints = get_type_hints(builder, include_extras=True)
-    parameters = inspect.signature(builder).parameters.values()
+    with user_errors("the types of an algorithm's options", builder):
+        hints = get_type_hints(builder, include_extras=True)
+        parameters = inspect.signature(builder).parameters.values()
     return {p.name: (hints.get(p.name, Any), p.default) for p in parameters}
 
 

@@ -175,8 +175,9 @@ class Algorithm:
     the models tested before a training. `coupled`: a client's new state only counts once the
     server has used its update. `most_weight` is the largest weight that an update of a client
     with so many samples may have: heavier ones are rejected. `copies` names parts that are
-    built like the base or the head. `rebalance` is which rebalanced samples the clients need.
-    `tasks` are the kinds of tasks that it can do: some need samples of one class each.
+    built like the base or the head. `splits`: it treats the model's head by itself.
+    `rebalance` is which rebalanced samples the clients need. `tasks` are the kinds of tasks
+    that it can do: some need samples of one class each.
     """
 
     name: str
@@ -194,6 +195,7 @@ class Algorithm:
     copies: Mapping[str, Literal["base", "head"]] = field(default_factory=dict)
     rebalance: Rebalance | None = None
     tasks: tuple[Kind, ...] = KINDS
+    splits: bool = False
 
     @property
     def stateful(self) -> bool:

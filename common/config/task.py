@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Final, Literal, get_args
 
 from msgspec import Meta
 
+from common.config.schema import Kind as Kind
 from common.config.section import Section
 
-Kind: TypeAlias = Literal["classification", "multi-label", "regression", "next-token"]
 Level = Annotated[float, Meta(ge=-1e30, le=1e30)]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OF_ONE_CLASS: tuple[Kind, ...] = ("classification", "next-token")  # samples have one class

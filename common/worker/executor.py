@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
+from common.code_files import difference, digests_of
 from common.errors import FedbedError
+from common.experiment.resolve import keeps_state, own_code
 from common.learning.device import use_one_thread
-from common.wire.messages import bounded
+from common.plugins import explain, use_code
+from common.wire.messages import ClientData, bounded
 from common.worker.bench import Workbench
 from common.worker.orders import (
     AbandonedError,
@@ -37,20 +39,36 @@ class Executor:
 
     def prepare(self, order: Prepare) -> Prepared:
         """Get ready for a run."""
-        self._bench = None
+        self._bench, self._problem = None, ""
+        data: dict[int, ClientData] = {}
         try:
-            self._bench = Workbench(
+            if order.code:
+                use_code(Path(order.code))
+            _check_code(order)
+            bench = Workbench(
                 order.run,
                 order.experiment,
                 shards=Path(order.shards),
                 snapshots=Path(order.snapshots),
                 clients=order.clients,
+                local=Path(order.data) if order.data else None,
             )
+            data = bench.local_data(order.clients, class_counts=order.class_counts)
+            self._bench = bench
         except (FedbedError, OSError) as error:
             self._problem = str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is must be reported
-            self._problem = _unexpected(error)
-        return Prepared(run=order.run, problem="" if self._bench else self._problem)
+            self._problem = explain(error)
+        if self._bench is None:
+            return Prepared(run=order.run, problem=self._problem)
+        algorithm = self._bench.algorithm
+        return Prepared(
+            run=order.run,
+            coupled=algorithm.coupled,
+            stateful=keeps_state(order.experiment),
+            private=algorithm.private is not None,
+            data=data,
+        )
 
     def run(self, order: JobOrder, on_epoch: OnEpoch) -> JobDone | JobError:
         """Train or test one client; what went wrong is in the report."""
@@ -62,7 +80,7 @@ class Executor:
         except (FedbedError, OSError) as error:
             return JobError(job=order.job, problem=str(error))
         except Exception as error:  # noqa: BLE001 - a user's algorithm may raise anything
-            return JobError(job=order.job, problem=_unexpected(error))
+            return JobError(job=order.job, problem=explain(error))
         return msgspec.structs.replace(done, seconds=time.perf_counter() - started)
 
     def _run(self, order: JobOrder, on_epoch: OnEpoch) -> JobDone:
@@ -84,6 +102,9 @@ class Executor:
         )
 
 
-def _unexpected(error: Exception) -> str:
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+def _check_code(order: Prepare) -> None:
+    """Refuse to compute with other code than the coordinator's."""
+    if order.digests is not None:
+        other = difference(order.digests, digests_of(own_code(order.experiment)))
+        if other:
+            raise FedbedError(other)

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from common.program.child import python_module
 from common.worker.orders import (
     REPORTS,
     Abandon,
@@ -122,7 +122,7 @@ class ProcessPool:
 
     def _start(self) -> _Process:
         child = subprocess.Popen(
-            [sys.executable, "-m", "common.worker"],
+            python_module("common.worker"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **TUNING},

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from common.access.credentials import board_of, clients_of, reach
+from common.access.credentials import Credentials, board_of, clients_of, reach
 from common.ids import check_name
 from fl_client.hardware.capacity import usual_workers
 from fl_client.settings import Settings
@@ -32,6 +32,12 @@ _OPTIONS = (
     click.option("--workers", type=click.IntRange(1, 64),
                  help="Training processes that work side by side.  [default: one per core, as "
                  "far as memory and clients reach]"),
+    click.option("--data", type=click.Path(path_type=Path), metavar="FOLDER",
+                 help="Where this board's own data is, for data.partition = \"local\"."),
+    click.option("--class-counts", is_flag=True,
+                 help="Allow that the coordinator learns the sizes of the classes in it."),
+    click.option("--code", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+                 help="Where this board has the users' own algorithms and models."),
     click.option("--federation", help="First level of all topics.  [default: fl]"),
 )  # fmt: skip
 
@@ -51,6 +57,9 @@ def settings_from(
     clients: str | None,
     state: Path | None,
     workers: int | None,
+    data: Path | None,
+    class_counts: bool,
+    code: Path | None,
     federation: str | None,
 ) -> Settings:
     """The settings these options mean."""
@@ -64,7 +73,17 @@ def settings_from(
         state=(state or _default_state() / name).absolute(),
         federation=reached.federation,
         workers=workers or usual_workers(len(ids)),
+        data=_data(data, reached.credentials),
+        class_counts=class_counts
+        or (reached.credentials is not None and reached.credentials.class_counts),
+        code=code and code.absolute(),
     )
+
+
+def _data(given: Path | None, credentials: Credentials | None) -> Path | None:
+    if given is None and credentials is not None and credentials.data:
+        given = Path(credentials.data)
+    return None if given is None else given.expanduser().absolute()
 
 
 def _host_name() -> str:

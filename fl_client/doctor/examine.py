@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from common.access.address import Address
@@ -23,6 +23,7 @@ from common.data.shard_file import read_shard, shard_path
 from common.data.shards import ShardSet
 from common.errors import DataError
 from common.experiment.file import load_experiment
+from common.program.child import python_module
 from common.wire.link import Link, Refused, Session, Up
 from common.wire.topics import TRAIN_END, Packet, board_subscriptions
 from fl_client.doctor.findings import (
@@ -59,14 +60,12 @@ def examine(
     yield from _data(settings, experiment)
 
 
-def try_torch(
-    arguments: tuple[str, ...] = ("-m", "fl_client.doctor.torch_trial"),
-) -> TorchTrial:
+def try_torch(command: Sequence[str] = ()) -> TorchTrial:
     """Let a child process train one step; a crash of torch does not end us."""
     started = time.monotonic()
     try:
         done = subprocess.run(
-            [sys.executable, *arguments],
+            command or python_module("fl_client.doctor.torch_trial"),
             capture_output=True,
             text=True,
             timeout=TORCH_SECONDS,

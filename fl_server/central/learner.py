@@ -12,7 +12,8 @@ from common.arrays import Array, Arrays
 from common.config import Experiment
 from common.data.augmentation.image_ops import shifted
 from common.data.samples import Images, Samples
-from common.experiment.resolve import measure_of, network_of
+from common.experiment.resolve import network_of
+from common.experiment.tasks import measure_of
 from common.learning.device import use_one_thread
 from common.learning.net import TorchNet
 from common.learning.networks import extract, load

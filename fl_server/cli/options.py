@@ -42,6 +42,10 @@ runs_option = click.option(
 run_option = click.option(
     "--run", "name", metavar="NAME", help="Name of the run; an unfinished one is resumed."
 )
+dask_option = click.option(
+    "--dask", metavar="ADDRESS",
+    help="On a Dask cluster: tcp://HOST:8786, or local:4 for processes of its own.",
+)  # fmt: skip
 broker_options = together(
     click.option("--broker", metavar="HOST[:PORT]",
                  help="Where the MQTT broker is.  [default: the credentials', or 127.0.0.1]"),
@@ -53,6 +57,12 @@ broker_options = together(
 web_option = click.option(
     "--web", is_flag=False, flag_value="127.0.0.1:8765", default=None, metavar="[HOST:PORT]",
     help="Serve a page for browsers; beyond this machine its URL has a token.",
+)  # fmt: skip
+
+
+data_option = click.option(
+    "--data", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="FOLDER",
+    help="What boards would have: the data of the clients, for data.partition = \"local\".",
 )  # fmt: skip
 
 

@@ -12,11 +12,11 @@ from common.errors import UsageError
 from fl_server.cli.options import runs_option
 from fl_server.reports.build import tables_of, write_report
 from fl_server.reports.groups import group_runs
+from fl_server.reports.output.terminal import print_table
 from fl_server.reports.runs import check_comparable, find_folders, read_reference, read_run
-from fl_server.reports.terminal import print_table
 from fl_server.run.tensorboard import EventFile
 
-SHORT = ("results", "comparison", "rounds-to-global", "costs", "faults")
+SHORT = ("results", "differences", "comparison", "rounds-to-global", "costs", "faults")
 
 
 @click.command()
@@ -48,11 +48,11 @@ def report(
     Example: fl-server report demo-1 demo-2
     Example: fl-server report runs/table6-* --compare paper.toml -o report
     """
+    published = read_reference(reference) if reference else None
     folders = find_folders(names, runs)
     found = [read_run(folder, _parse_levels(levels) if levels else None) for folder in folders]
     check_comparable(found)
     groups = group_runs(found)
-    published = read_reference(reference) if reference else None
     if tensorboard:
         for folder in folders:
             EventFile(folder, time.time()).close()

@@ -11,14 +11,14 @@ import click
 
 from common.access.address import probe
 from common.access.credentials import reach
-from common.data.datasets import require_dataset
+from common.data.dataset import find_data
 from common.errors import UsageError
 from common.program.cli import INTERRUPTED
 from common.texts import escaped
 from fl_server import launch
 from fl_server.cli.options import broker_options, overrides_option, run_options
+from fl_server.reports.output.terminal import print_results
 from fl_server.reports.runs import read_run
-from fl_server.reports.terminal import print_results
 from fl_server.sweeps.grid import Planned, parse_seeds, plan
 from fl_server.sweeps.runner import Outcome, in_lab, on_broker, run_all, simulated
 
@@ -67,10 +67,10 @@ def sweep(
         if simulation:
             for planned in grid:
                 launch.require_data(options, planned.experiment)
-            runner = simulated(processes)
+            runner = stack.enter_context(simulated(processes))
         elif lab is not None:
-            for name in sorted({planned.experiment.data.dataset for planned in grid}):
-                require_dataset(name)
+            for planned in grid:
+                find_data(planned.experiment.data)
             runner = stack.enter_context(
                 in_lab(options.runs, grid, boards=lab, workers=workers)
             )

@@ -22,16 +22,19 @@ Answer: TypeAlias = tuple[JobOrder, JobDone | EpochDone]
 
 
 class LocalClients(Protocol):
-    """Does the jobs of the clients."""
+    """Does the jobs of the clients, of one run after another."""
 
-    def prepare(self, order: Prepare) -> None:
+    def prepare(self, order: Prepare) -> Prepared:
         """Get ready for a run, or raise."""
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         """Do these jobs; reports come in any order."""
 
     def release(self) -> None:
-        """End it."""
+        """The run is over."""
+
+    def close(self) -> None:
+        """There are no more runs."""
 
 
 def make_local_clients(processes: int) -> LocalClients:
@@ -45,8 +48,8 @@ class _Here:
 
         self._executor = Executor()
 
-    def prepare(self, order: Prepare) -> None:
-        _check(self._executor.prepare(order))
+    def prepare(self, order: Prepare) -> Prepared:
+        return _checked(self._executor.prepare(order))
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         for order in orders:
@@ -54,9 +57,12 @@ class _Here:
             report = self._executor.run(order, epochs.append)
             for epoch in epochs:
                 yield order, epoch
-            yield order, _done(order, report)
+            yield order, done(order, report)
 
     def release(self) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
 
@@ -66,11 +72,11 @@ class _Processes:
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self._pool = ProcessPool(size, self._reports.put)
 
-    def prepare(self, order: Prepare) -> None:
+    def prepare(self, order: Prepare) -> Prepared:
         self._pool.prepare(order)
         report = self._reports.get()
         assert isinstance(report, Prepared)
-        _check(report)
+        return _checked(report)
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         waiting = list(reversed(orders))
@@ -85,18 +91,23 @@ class _Processes:
                 yield running[report.job], report
             elif isinstance(report, JobDone | JobError):
                 order = running.pop(report.job)
-                yield order, _done(order, report)
+                yield order, done(order, report)
 
     def release(self) -> None:
         self._pool.release()
 
+    def close(self) -> None:
+        pass
 
-def _check(report: Prepared) -> None:
+
+def _checked(report: Prepared) -> Prepared:
     if report.problem:
         raise FedbedError(report.problem)
+    return report
 
 
-def _done(order: JobOrder, report: JobDone | JobError) -> JobDone:
+def done(order: JobOrder, report: JobDone | EpochDone | JobError) -> JobDone | EpochDone:
+    """The report on an order, unless it failed."""
     if isinstance(report, JobError):
         raise FedbedError(f"client {order.client} in round {order.round}: {report.problem}")
     return report

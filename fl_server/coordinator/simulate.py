@@ -24,7 +24,7 @@ from fl_server.coordinator.conductor import (
     policy_of,
     resume_state,
 )
-from fl_server.coordinator.local_clients import LocalClients, make_local_clients
+from fl_server.coordinator.local_clients import LocalClients
 from fl_server.rounds.state import Close, Event, Received, Rejected, Stored, Working
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.store import RunStore
@@ -35,20 +35,22 @@ BOARD = "simulation"
 
 
 class Simulation:
-    """A run whose clients are all computed here, one by one or in `processes` processes."""
+    """A run whose clients are all computed here, in this process or in several."""
 
     def __init__(
         self,
         store: RunStore,
         *,
-        processes: int,
+        clients: LocalClients,
         shards: Path,
         observe: facts.Observer,
         record: StartRecord | None = None,
+        data: Path | None = None,
     ) -> None:
+        self._data = "" if data is None else str(data.absolute())
         self._store = store
         self._experiment = store.experiment()
-        self._processes = processes
+        self._clients = clients
         self._shards = shards
         self._aggregator = Aggregator(store, self._experiment)
         self._snapshots = SnapshotStore(store.folder / "clients", store.run)
@@ -66,24 +68,33 @@ class Simulation:
     def run(self) -> None:
         """Run to the end."""
         self._conductor.report_start()
-        clients = make_local_clients(self._processes)
         try:
-            clients.prepare(
+            prepared = self._clients.prepare(
                 Prepare(
                     run=self._store.run,
                     experiment=self._experiment,
                     shards=str(self._shards),
                     snapshots=str(self._snapshots.folder),
                     clients=self._conductor.policy.participants,
+                    data=self._data,
+                    class_counts=True,
+                    code=str(self._store.code or ""),
+                    digests=self._aggregator.code,
                 )
             )
             here = self._presence()
             self._conductor.report(presence(here, connected=True))
             self._feed(Received(here, time.monotonic()))
+            for client, data in sorted(prepared.data.items()):
+                info = Info(
+                    run=self._store.run, round=0, client=client, board=BOARD, state="data"
+                )
+                info = msgspec.structs.replace(info, samples=data.train, data=data)
+                self._feed(Received(info, time.monotonic()))
             while isinstance(self._conductor.state.phase, Working):
-                self._do_round(clients, self._conductor.state.phase)
+                self._do_round(self._conductor.state.phase)
         finally:
-            clients.release()
+            self._clients.release()
             self._aggregator.close()
 
     def _feed(self, event: Event) -> None:
@@ -121,7 +132,7 @@ class Simulation:
             host=BOARD,
         )
 
-    def _do_round(self, clients: LocalClients, phase: Working) -> None:
+    def _do_round(self, phase: Working) -> None:
         round_number = phase.round_number
         self._write_downloads(round_number, phase.selected)
         orders: list[JobOrder] = []
@@ -132,7 +143,7 @@ class Simulation:
                 orders.append(self._order("train", client, round_number, len(orders)))
         for client in sorted(phase.untested):
             orders.append(self._order("test", client, round_number, len(orders)))
-        for order, report in clients.do(orders):
+        for order, report in self._clients.do(orders):
             self._take(order, report)
 
     def _order(self, kind: str, client: int, round_number: int, job: int) -> JobOrder:

@@ -18,7 +18,7 @@ from typing import IO
 
 from common.access.address import Address
 from common.errors import BrokerError, FedbedError, UsageError
-from common.program.child import dies_with_parent
+from common.program.child import dies_with_parent, python_module
 from common.program.ports import free_port
 from fl_server.lab.relay import Relay
 
@@ -39,12 +39,17 @@ class Lab:
         workers: int,
         *,
         relayed: bool = False,
+        data: Path | None = None,
+        code: Path | None = None,
     ) -> None:
+        where = () if data is None else ("--data", str(data.absolute()), "--class-counts")
+        self._data = where
         self.folder = folder
         self.relays: dict[str, Relay] = {}
         self._relayed = relayed
         self._shares = share_out(clients, boards)
         self._workers = workers
+        self._code = () if code is None else ("--code", str(code))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: list[IO[bytes]] = []
         self.address = Address()
@@ -88,9 +93,11 @@ class Lab:
         port = self.address.port if relay is None else relay.port
         self._spawn(
             board,
-            *("-m", "fl_client", "run", "--broker", f"127.0.0.1:{port}", "--board", board),
+            *("fl_client", "run", "--broker", f"127.0.0.1:{port}", "--board", board),
             *("--clients", ",".join(map(str, self._shares[board]))),
             *("--workers", str(self._workers), "--state", str(self.folder / board)),
+            *self._data,
+            *self._code,
         )
 
     def start_broker_again(self) -> None:
@@ -100,7 +107,7 @@ class Lab:
     def _spawn_broker(self) -> subprocess.Popen[bytes]:
         return self._spawn(
             "broker",
-            *("-m", "broker", "up", "--port", str(self.address.port)),
+            *("broker", "up", "--port", str(self.address.port)),
             *("--folder", str(self.folder / "broker")),
         )
 
@@ -109,7 +116,7 @@ class Lab:
         output = (self.folder / f"{name}.log").open("ab")
         self._logs.append(output)
         process = subprocess.Popen(
-            [sys.executable, *arguments],
+            python_module(*arguments),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -11,16 +11,17 @@ from common import VERSION
 from common.config import Experiment, TaskSection
 from common.disk.atomic import disk_errors, write_atomic
 from common.errors import FedbedError
-from common.experiment.resolve import task_of
+from common.experiment.tasks import task_of
 from common.tasks.task import resolved
 from fl_server.data.distribution import distribution_of
-from fl_server.reports import compare, tables
-from fl_server.reports.escape import for_html
+from fl_server.reports import board_tables, compare, tables
+from fl_server.reports.differences import differences_table
 from fl_server.reports.groups import Group, differences, settings_of
-from fl_server.reports.html_page import Headline, Section, figure, make_page
-from fl_server.reports.plots import Counts, check_matplotlib, plots_of, save
+from fl_server.reports.output.escape import for_html
+from fl_server.reports.output.html_page import Headline, Section, figure, make_page
+from fl_server.reports.output.plots import Counts, check_matplotlib, plots_of, save
+from fl_server.reports.output.render import FORMATS, show, to_html
 from fl_server.reports.reference import Reference
-from fl_server.reports.render import FORMATS, show, to_html
 from fl_server.reports.tables import Cell, Column, Table, main_column
 from fl_server.watch.words import duration
 
@@ -29,14 +30,15 @@ def tables_of(groups: Sequence[Group], reference: Reference | None) -> list[Tabl
     """All tables that these runs have something for, the most wanted first."""
     found = [
         tables.results(groups),
+        differences_table(groups),
         compare.comparison(groups, reference) if reference else None,
         tables.personal(groups),
         tables.rounds_to(groups, "global"),
         tables.rounds_to(groups, "personal"),
         tables.costs(groups),
         tables.bytes_to(groups),
-        tables.boards(groups),
-        tables.survived(groups),
+        board_tables.boards(groups),
+        board_tables.survived(groups),
         tables.runs_table(groups),
     ]
     return [table for table in found if table is not None]
@@ -93,8 +95,8 @@ def _title(groups: Sequence[Group]) -> str:
 
 def _facts(groups: Sequence[Group]) -> list[Headline]:
     facts = []
-    column = main_column("", groups)
-    percent, choose = " %" if column.unit == "percent" else "", min if column.lower else max
+    column, lower = main_column("", groups), groups[0].runs[0].summary.lower
+    percent, choose = " %" if column.unit == "percent" else "", min if lower else max
     for name in ("global", "personal"):
         best = [
             (g.figure(g.shared if name == "global" else g.personal, "best"), g.label)

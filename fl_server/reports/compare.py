@@ -54,7 +54,7 @@ def _column(groups: Sequence[Group], metric: str) -> Column:
     if stem in PERSONAL:
         return Column("", "count") if stem == "rho" else main_column("", groups)
     found = shown_metric(stem, ())
-    return Column("", "percent" if found.share else "measure", found.lower)
+    return Column("", "percent" if found.share else "measure")
 
 
 def _many(numbers: Sequence[int]) -> str:

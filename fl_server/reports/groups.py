@@ -30,10 +30,11 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Runs of the same settings with different seeds."""
+    """Runs of the same settings, one for each seed; `left_out` says which others there are."""
 
     label: str
     runs: tuple[RunData, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def main(self) -> str:
@@ -49,6 +50,14 @@ class Group:
     def personal(self) -> str:
         """The main metric of this group's personal models."""
         return f"{self.main}_{self.runs[0].summary.personal_stage.lower()}"
+
+    def by_seed(self, metric: str, which: Which) -> dict[int, float]:
+        """The best, last or recent value of a metric, where it is known."""
+        return {
+            run.seed: float(getattr(found, which))
+            for run in self.runs
+            if (found := run.summary.figures.get(metric)) is not None
+        }
 
     def spread(self, measure: Callable[[RunData], float | None]) -> Spread | None:
         """A number of each run, over the runs."""
@@ -88,15 +97,35 @@ def spread(found: Sequence[float | None]) -> Spread | None:
 
 
 def group_runs(runs: Sequence[RunData]) -> list[Group]:
-    """The groups, in the order in which their first runs came."""
-    found: dict[bytes, list[RunData]] = {}
+    """The groups, in the order in which their first runs came.
+
+    Unfinished runs are groups of their own, and a seed counts once.
+    """
+    found: dict[tuple[bytes, bool], list[RunData]] = {}
     for run in runs:
-        found.setdefault(msgspec.json.encode(_without_seed(run.experiment)), []).append(run)
-    members = [
-        tuple(sorted(group, key=lambda run: (run.seed, run.name))) for group in found.values()
+        key = (msgspec.json.encode(_without_seed(run.experiment)), run.finished)
+        found.setdefault(key, []).append(run)
+    members = [_one_per_seed(group) for group in found.values()]
+    labels = labels_of([kept[0].experiment for kept, _ in members])
+    return [
+        Group(label if kept[0].finished else f"{label} (unfinished)", kept, left_out)
+        for label, (kept, left_out) in zip(labels, members, strict=True)
     ]
-    labels = labels_of([group[0].experiment for group in members])
-    return [Group(label, group) for label, group in zip(labels, members, strict=True)]
+
+
+def _one_per_seed(runs: Sequence[RunData]) -> tuple[tuple[RunData, ...], tuple[str, ...]]:
+    """Of each seed the run that came furthest, of equal ones the first by name."""
+    kept: dict[int, RunData] = {}
+    left_out = []
+    for run in sorted(runs, key=lambda run: (run.seed, -run.summary.rounds, run.name)):
+        if run.seed not in kept:
+            kept[run.seed] = run
+            continue
+        first = kept[run.seed]
+        same = "the same model" if run.digest == first.digest else "another model"
+        ending = f", with {same}" if run.finished else ""
+        left_out.append(f"{run.name} (seed {run.seed} again, as {first.name}{ending})")
+    return tuple(kept.values()), tuple(left_out)
 
 
 def settings_of(experiment: Experiment) -> dict[str, object]:

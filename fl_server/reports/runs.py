@@ -13,7 +13,7 @@ import msgspec
 
 from common.errors import ConfigError, StoreError, UsageError
 from common.experiment.file import load_experiment, read_table
-from common.experiment.resolve import task_of
+from common.experiment.tasks import task_of
 from fl_server.reports.reference import Reference, parse_reference
 from fl_server.reports.run_data import RunData
 from fl_server.run.journal import read_records
@@ -26,7 +26,7 @@ from fl_server.watch.facts.making import parse
 
 def read_run(folder: Path, levels: Sequence[float] | None = None) -> RunData:
     """A run's settings, metrics and events; `levels` of shares are in percent."""
-    record = _read_record(folder)
+    record = read_record(folder)
     experiment = load_experiment(folder / "experiment.toml")
     lines = read_metrics(folder / "metrics.jsonl")
     stage = experiment.evaluation.personal_stage
@@ -78,7 +78,7 @@ def read_events(path: Path) -> tuple[Fact, ...]:
 def read_reference(path: Path) -> Reference:
     """A file of published numbers."""
     try:
-        return parse_reference(read_table(path)[1])
+        return parse_reference(read_table(path, "docs/reporting.md shows how to write one")[1])
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -100,7 +100,8 @@ def _find(name: str, runs: Path) -> Path:
     raise UsageError(f"no run {name!r}, neither as a folder nor in {runs}")
 
 
-def _read_record(folder: Path) -> dict[str, Any]:
+def read_record(folder: Path) -> dict[str, Any]:
+    """What run.json says, of any format."""
     try:
         return msgspec.json.decode((folder / "run.json").read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.DecodeError) as error:

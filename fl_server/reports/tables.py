@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from fl_server.reports.groups import Group, Spread, spread
 from fl_server.reports.run_data import RunData
-from fl_server.reports.timing import FAULTS, faults, mean, times_of
+from fl_server.reports.significance import MEASURES, metric_of, winner, winning_note
 from fl_server.run.summary import Reach, values
 
 Unit: TypeAlias = Literal[
@@ -19,28 +19,29 @@ Cell: TypeAlias = str | int | float | Spread | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The head of a column and what its numbers are; `lower`: less is better."""
+    """The head of a column, what its numbers are, and whether they have intervals."""
 
     name: str
     unit: Unit = "text"
-    lower: bool = False
+    interval: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells; `key` names its files."""
+    """Rows of cells; `key` names its files, `winners` are (row, column) of cells in bold."""
 
     key: str
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    winners: frozenset[tuple[int, int]] = frozenset()
 
 
-def main_column(name: str, groups: Sequence[Group]) -> Column:
+def main_column(name: str, groups: Sequence[Group], *, interval: bool = False) -> Column:
     """A column of the main metric of all groups."""
-    summary = groups[0].runs[0].summary
-    return Column(name, "percent" if summary.share else "measure", summary.lower)
+    unit: Unit = "percent" if groups[0].runs[0].summary.share else "measure"
+    return Column(name, unit, interval)
 
 
 def results(groups: Sequence[Group]) -> Table:
@@ -50,21 +51,15 @@ def results(groups: Sequence[Group]) -> Table:
         Column("run"),
         Column("seeds", "count"),
         Column("rounds", "count"),
-        main_column("global best", groups),
-        main_column("global last 10 tests", groups),
-        main_column("personal best", groups),
-        main_column("personal last 10 tests", groups),
+        *(main_column(name, groups, interval=True) for name, _, _ in MEASURES),
         Column("log10(g/p)", "number"),
     )
     rows = tuple(
         (
-            group.label + ("" if all(run.finished for run in group.runs) else " (unfinished)"),
+            group.label,
             len(group.runs),
             max(run.summary.rounds for run in group.runs),
-            group.figure(group.shared, "best"),
-            group.figure(group.shared, "mean_last"),
-            group.figure(group.personal, "best"),
-            group.figure(group.personal, "mean_last"),
+            *(group.figure(metric_of(group, kind), which) for _, kind, which in MEASURES),
             group.spread(_overall),
         )
         for group in groups
@@ -72,12 +67,24 @@ def results(groups: Sequence[Group]) -> Table:
     in_percent = " in percent" if main_column("", groups).unit == "percent" else ""
     note = (
         f"{groups[0].main.capitalize()}{in_percent}, mean ± standard deviation over the "
-        "seeds. Best is the best test "
-        "of each run, for each metric by itself, and optimistic, as it was chosen on test "
+        "seeds, in brackets half of "
+        "the mean's 95 % confidence interval. Best is the best test of each run, for each "
+        "metric by itself, and optimistic, as it was chosen on test "
         f"samples; last 10 tests is their mean{_since(groups)}. The personal one is that "
         f"of stage {' and '.join(stages)}; log10(g/p) compares the two best ones."
+        f"{winning_note(groups)}{_left_out(groups)}"
     )
-    return Table("results", "Results", columns, rows, note)
+    winners = frozenset(
+        (row, 3 + at)
+        for at, (_, kind, which) in enumerate(MEASURES)
+        if (row := winner(groups, kind, which)) is not None
+    )
+    return Table("results", "Results", columns, rows, note, winners)
+
+
+def _left_out(groups: Sequence[Group]) -> str:
+    found = [text for group in groups for text in group.left_out]
+    return f" Left out: {', '.join(found)}." if found else ""
 
 
 def _since(groups: Sequence[Group]) -> str:
@@ -226,56 +233,6 @@ def _cost(run: RunData, name: str, *, per_round: bool) -> float | None:
     value: float | None = getattr(run.summary.cost, name)
     rounds = len(values(run.lines, "seconds")) if per_round else 1
     return value / rounds if value is not None and rounds else None
-
-
-def boards(groups: Sequence[Group]) -> Table | None:
-    """Where the time of each board went."""
-    rows: list[tuple[Cell, ...]] = []
-    for group in groups:
-        total = sum(run.summary.cost.seconds for run in group.runs)
-        for name, times in times_of(group).items():
-            busy = sum(times.trainings) / total if total else None
-            around = (mean(times.waits), mean(times.trainings), mean(times.sendings))
-            rows.append((group.label, name, len(times.trainings), *around, busy))
-    if not rows:
-        return None
-    columns = (
-        Column("run"),
-        Column("board"),
-        Column("trainings", "count"),
-        Column("before", "seconds"),
-        Column("training", "seconds"),
-        Column("after", "seconds"),
-        Column("busy", "percent"),
-    )
-    note = (
-        "Mean per training. Before: from the opening of the round until the training starts "
-        "(the model's way, other clients of the board). After: until the update is safe on the "
-        "server. Busy: training time over the time of all rounds."
-    )
-    return Table("boards", "Time per phase and board", columns, tuple(rows), note)
-
-
-def survived(groups: Sequence[Group]) -> Table | None:
-    """What went wrong in the runs; only what happened at all has a column."""
-    found = [[faults(run.events, run.lines) for run in group.runs] for group in groups]
-    happened = [kind for kind in FAULTS if any(one[kind] for runs in found for one in runs)]
-    if not happened:
-        return None
-    columns = (
-        Column("run"),
-        Column("finished"),
-        *(Column(FAULTS[kind], "count") for kind in happened),
-    )
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            group.label,
-            f"{sum(run.finished for run in group.runs)} of {len(group.runs)}",
-            *(sum(one[kind] for one in runs) for kind in happened),
-        )
-        for group, runs in zip(groups, found, strict=True)
-    )
-    return Table("faults", "Faults survived", columns, rows, "Sums over the runs of a row.")
 
 
 def runs_table(groups: Sequence[Group]) -> Table:

@@ -9,7 +9,7 @@ import msgspec
 from common.config import Experiment
 from common.disk.atomic import write_atomic
 from common.disk.flusher import Flusher
-from common.experiment.resolve import task_of
+from common.experiment.tasks import task_of
 from fl_server.run.journal import Journal, read_records
 from fl_server.run.summary import summarize
 from fl_server.run.tally import ClientSums

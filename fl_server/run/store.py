@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from common.arrays import Array, Arrays
+from common.code_files import changed
 from common.config import Experiment
 from common.disk.atomic import disk_errors, remove_leftovers, write_atomic
 from common.errors import ProtocolError, StoreError, UsageError
@@ -46,6 +47,8 @@ class RunRecord(Wire, frozen=True, kw_only=True):
     name: Text
     incarnation: Natural
     finished: bool
+    code: str = ""  # the folder of users' code; its files and their digests
+    digests: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
 
 
 @decodable
@@ -94,6 +97,22 @@ class RunStore:
         if self._experiment is None:
             self._experiment = load_experiment(self.folder / "experiment.toml")
         return self._experiment
+
+    @property
+    def code(self) -> Path | None:
+        """The folder of users' code."""
+        return Path(self._record.code) if self._record.code else None
+
+    def move_code(self, folder: Path) -> None:
+        """Users' code is in another folder from now on."""
+        self._update_record(code=str(folder))
+
+    def note_code(self, digests: dict[str, str]) -> str:
+        """Note the users' code that the run goes on with; says which files have changed."""
+        before = self._record.digests
+        if digests != before:
+            self._update_record(digests=digests)
+        return changed(before, digests) if self._record.incarnation else ""
 
     def next_incarnation(self) -> int:
         """Count this coordinator among those that worked on the run."""
@@ -225,7 +244,9 @@ def _set_aside(path: Path) -> None:
         path.replace(path.with_suffix(".damaged"))
 
 
-def create_run(root: Path, name: str, experiment: Experiment) -> RunStore:
+def create_run(
+    root: Path, name: str, experiment: Experiment, code: Path | None = None
+) -> RunStore:
     """A new run folder; the name must be free."""
     folder = root / name
     if (folder / "run.json").exists():
@@ -239,6 +260,7 @@ def create_run(root: Path, name: str, experiment: Experiment) -> RunStore:
         name=name,
         incarnation=0,
         finished=False,
+        code=str(code or ""),
     )
     write_atomic(folder / "run.json", msgspec.json.encode(record))
     return RunStore(folder, experiment)

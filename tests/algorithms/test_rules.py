@@ -15,11 +15,13 @@ from common.arrays import Array, Arrays, digest, part_of
 from common.errors import ProtocolError
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
-from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
+from common.wire.tensors import UpdateMeta, decode_tensors, encode_tensors
+from fl_server.coordinator.local_clients import make_local_clients
 from fl_server.coordinator.simulate import Simulation
 from fl_server.rounds.state import Close, Open
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.journal import read_records
+from fl_server.run.model_file import read_model
 from fl_server.run.store import RunStore, create_run
 from tests.algorithms.federation import HEAVY, HERE, THREE, Federation, Round, samples
 
@@ -250,8 +252,10 @@ def test_what_diverges_never_enters_the_model_and_the_events_say_who_and_when(
         }
     )
     store = create_run(tmp_path, "r", experiment)
-    Simulation(store, processes=1, shards=tmp_path, observe=lambda _: None).run()
-    model, _ = decode_tensors((store.folder / "model.safetensors").read_bytes(), ModelMeta)
+    Simulation(
+        store, clients=make_local_clients(1), shards=tmp_path, observe=lambda _: None
+    ).run()
+    model = read_model(store.folder / "model.safetensors")
     assert is_finite(model)
     assert digest(model) != digest(first_model(experiment))
     rejected = [

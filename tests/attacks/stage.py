@@ -14,7 +14,7 @@ from common.wire.topics import connected_topic, packet, unpack
 from fl_server.coordinator.service import Coordinator
 from fl_server.reports.build import tables_of
 from fl_server.reports.groups import group_runs
-from fl_server.reports.render import FORMATS
+from fl_server.reports.output.render import FORMATS
 from fl_server.reports.runs import read_run
 from fl_server.rounds.state import Board, Policy
 from fl_server.watch import facts

@@ -10,6 +10,7 @@ import pytest
 from broker.process import Broker
 from common.algorithms import BUILDERS
 from common.experiment.file import load_experiment
+from fl_server.coordinator.local_clients import make_local_clients
 from fl_server.coordinator.simulate import Simulation
 from fl_server.run.store import create_run
 from tests.e2e.rig import Rig
@@ -72,5 +73,7 @@ def simulate(rig: Rig, path: Path, name: str) -> str:
     """The same experiment in this process; returns the name of its run."""
     store = create_run(rig.runs, name, load_experiment(path))
     shards = rig.folder / "shards"
-    Simulation(store, processes=1, shards=shards, observe=lambda _: None).run()
+    Simulation(
+        store, clients=make_local_clients(1), shards=shards, observe=lambda _: None
+    ).run()
     return store.folder.name

@@ -58,6 +58,12 @@ class Start(Base, frozen=True, tag="start"):
     text: str
 
 
+class Code(Base, frozen=True, tag="code"):
+    """The run was resumed with other code of the user's."""
+
+    text: str
+
+
 class Interrupted(Base, frozen=True, tag="interrupted"):
     """The coordinator was stopped before the end of the run."""
 
@@ -281,7 +287,7 @@ class Printed(Base, frozen=True, tag="said"):
     text: str
 
 
-_Run: TypeAlias = Started | Start | Interrupted | Finished | Fault
+_Run: TypeAlias = Started | Start | Code | Interrupted | Finished | Fault
 _Boards: TypeAlias = BoardConnected | Lost | Back | Foreign | Problem | Refused | Waiting
 _Broker: TypeAlias = BrokerUp | BrokerDown | MessageDropped
 _Clients: TypeAlias = Trained | Update | Failed | StateLost | Rejected | Late

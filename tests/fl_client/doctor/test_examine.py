@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,12 +36,12 @@ def experiment(tmp_path: Path) -> Path:
 
 
 def test_a_child_that_dies_of_a_signal_is_survived_and_its_last_step_known() -> None:
-    trial = try_torch(("-c", DIE + "os.kill(os.getpid(), signal.SIGILL)"))
+    trial = try_torch((sys.executable, "-c", DIE + "os.kill(os.getpid(), signal.SIGILL)"))
     assert (trial.code, trial.step, trial.version) == (-4, "matmul", "2.13.0")
 
 
 def test_a_child_that_raises_gives_its_last_words() -> None:
-    trial = try_torch(("-c", "import a_module_that_is_not_there"))
+    trial = try_torch((sys.executable, "-c", "import a_module_that_is_not_there"))
     assert trial.code == 1
     assert trial.last_words.startswith("ModuleNotFoundError")
 

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from common.texts import printable
 from fl_server.data.picture import write_picture
 from fl_server.reports.build import write_report
-from fl_server.reports.escape import for_csv
 from fl_server.reports.groups import Group, Spread
+from fl_server.reports.output.escape import for_csv
+from fl_server.reports.output.render import to_csv, to_html, to_latex, to_markdown
+from fl_server.reports.output.terminal import print_table
 from fl_server.reports.reference import Reference
-from fl_server.reports.render import to_csv, to_html, to_latex, to_markdown
 from fl_server.reports.run_data import RunData
 from fl_server.reports.tables import Column, Table
-from fl_server.reports.terminal import print_table
 from fl_server.watch import facts
 from tests.fl_server.reports.test_tables import run
 from tests.hostile import HOSTILE, controls

@@ -15,8 +15,8 @@ from common.experiment.file import parse_experiment
 from fl_server.reports import tables
 from fl_server.reports.compare import comparison
 from fl_server.reports.groups import Group, Spread, group_runs, spread
+from fl_server.reports.output.render import show, to_csv, to_html, to_latex, to_markdown
 from fl_server.reports.reference import Reference
-from fl_server.reports.render import show, to_csv, to_html, to_latex, to_markdown
 from fl_server.reports.run_data import RunData
 from fl_server.reports.runs import read_reference
 from fl_server.reports.tables import Column, Table
@@ -142,6 +142,7 @@ TABLE = Table(
     (Column("run"), Column("best", "percent")),
     (("a_b & <c>", Spread(0.5, 0.25, 2, 2)), ("d", Spread(0.75, None, 1, 1)), ("e", None)),
     "A note.",
+    frozenset({(1, 1)}),
 )
 
 
@@ -158,6 +159,8 @@ def test_markdown_and_latex_and_html_escape_what_is_special_there() -> None:
     page = to_html(TABLE)
     assert "a_b &amp; &lt;c&gt;" in page
     assert "<strong>75.00</strong>" in page
+    assert "| d | **75.00** |" in to_markdown(TABLE)
+    assert r"d & \textbf{75.00} \\" in to_latex(TABLE)
 
 
 def test_where_the_time_of_a_board_went() -> None:

@@ -211,8 +211,10 @@ def test_counts_of_each_client_are_kept_and_never_twice(store: RunStore) -> None
     lines = read_records(path)
     assert [line["round"] for line in lines] == [0, 1]
     assert lines[0]["clients"] == {
-        "0": dict.fromkeys(("G", "L1"), {"samples": 10, "correct": 4, "loss": 10}),
-        "1": dict.fromkeys(("G", "L1"), {"samples": 10, "correct": 5, "loss": 10}),
+        str(client): {
+            stage: {"samples": 10, "correct": 4 + client, "loss": 10} for stage in ("G", "L1")
+        }
+        for client in (0, 1)
     }
     path.write_bytes(whole[:-5])  # torn by a crash right after the checkpoint
     Aggregator(RunStore(store.folder), EXPERIMENT).close()

@@ -47,7 +47,7 @@ def test_a_warm_start_takes_what_fits_and_says_what_it_drew(tmp_path: Path) -> N
     fresh = first_model(experiment)
     assert np.array_equal(start.model["head.1.0.bias"], fresh["head.1.0.bias"] + 1)
     assert np.array_equal(start.model["head.1.0.weight"], fresh["head.1.0.weight"])
-    assert start.notes[0].endswith("; drew head.1.0.weight")
+    assert start.notes[0].endswith("; drew head.1.0.weight (there (3, 4))")
 
 
 @pytest.mark.parametrize(("there", "here"), [(1, 2), (2, 1), (3, 1), (1, 3)])

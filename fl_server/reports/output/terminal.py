@@ -12,7 +12,7 @@ from rich.text import Text
 
 from common.texts import printable
 from fl_server.reports.groups import group_runs
-from fl_server.reports.render import texts
+from fl_server.reports.output.render import texts
 from fl_server.reports.run_data import RunData
 from fl_server.reports.tables import Table, results
 

@@ -8,16 +8,17 @@ import re
 from collections.abc import Callable
 
 from common.texts import printable
-from fl_server.reports.escape import for_csv, for_html, for_latex, for_markdown
 from fl_server.reports.groups import Spread
+from fl_server.reports.output.escape import for_csv, for_html, for_latex, for_markdown
+from fl_server.reports.statistics import half_width
 from fl_server.reports.tables import Cell, Column, Table, Unit
 from fl_server.watch.words import BYTES, scaled
 
 NOTHING = "-"
 
 
-def show(cell: Cell, unit: Unit) -> str:
-    """A cell for people: "84.12 ± 0.31", "1.3 ± 0.1 MB", "12 (1/2)"."""
+def show(cell: Cell, unit: Unit, *, interval: bool = False) -> str:
+    """A cell for people: "84.12 ± 0.31 [± 0.77]", "1.3 ± 0.1 MB", "12 (1/2)"."""
     if cell is None:
         return NOTHING
     if isinstance(cell, str):
@@ -28,6 +29,8 @@ def show(cell: Cell, unit: Unit) -> str:
     if cell.std is not None:
         deviation = _parts(cell.std, unit, cell.mean)[0].lstrip("+")
         value += f" ± {deviation}" if float(deviation) else ""
+        if interval and float(deviation):
+            value += f" [± {_parts(half_width(cell.std, cell.known), unit, cell.mean)[0]}]"
     text = _join(value, unit_name)
     return text if cell.known == cell.of else f"{text} ({cell.known}/{cell.of})"
 
@@ -59,14 +62,17 @@ def _parts(value: float, unit: Unit, like: float) -> tuple[str, str]:
 
 def texts(table: Table) -> list[list[str]]:
     """All rows as people read them."""
-    units = [column.unit for column in table.columns]
     return [
-        [show(cell, unit) for cell, unit in zip(row, units, strict=True)] for row in table.rows
+        [
+            show(cell, column.unit, interval=column.interval)
+            for cell, column in zip(row, table.columns, strict=True)
+        ]
+        for row in table.rows
     ]
 
 
 def to_csv(table: Table) -> str:
-    """Raw numbers: fractions, bytes, seconds; a spread has its deviation in a second column."""
+    """Raw numbers: fractions, bytes, seconds; a spread has columns more, std (and ci95)."""
     spreads = [
         any(isinstance(row[at], Spread) for row in table.rows)
         for at in range(len(table.columns))
@@ -75,28 +81,33 @@ def to_csv(table: Table) -> str:
     writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     heads: list[str] = []
     for column, split in zip(table.columns, spreads, strict=True):
-        heads += [column.name, f"{column.name} std"] if split else [column.name]
+        more = ["std", *(["ci95"] if column.interval else [])] if split else []
+        heads += [column.name, *(f"{column.name} {name}" for name in more)]
     writer.writerow([for_csv(head.strip()) for head in heads])
     for row in table.rows:
         cells: list[object] = []
-        for cell, split in zip(row, spreads, strict=True):
-            cells += _raw(cell, split=split)
+        for cell, column, split in zip(row, table.columns, spreads, strict=True):
+            cells += _raw(cell, 2 + column.interval if split else 1)
         writer.writerow(cells)
     return out.getvalue()
 
 
-def _raw(cell: Cell, *, split: bool) -> list[object]:
+def _raw(cell: Cell, width: int) -> list[object]:
     if isinstance(cell, Spread):
-        return [cell.mean, "" if cell.std is None else cell.std]
+        if cell.std is None:
+            return [cell.mean, *[""] * (width - 1)]
+        numbers: list[object] = [cell.mean, cell.std, half_width(cell.std, cell.known)]
+        return numbers[:width]
     value: object = "" if cell is None else for_csv(cell) if isinstance(cell, str) else cell
-    return [value, ""] if split else [value]
+    return [value, *[""] * (width - 1)]
 
 
 def to_markdown(table: Table) -> str:
     """A table as GitHub draws it."""
     names = [for_markdown(column.name.strip()) for column in table.columns]
     rules = ["---" if column.unit == "text" else "---:" for column in table.columns]
-    lines = [names, rules, *([for_markdown(cell) for cell in row] for row in texts(table))]
+    rows = _marked(table, for_markdown, "**{}**")
+    lines = [names, rules, *rows]
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"**{for_markdown(table.title)}**\n\n{body}\n\n{for_markdown(table.note)}\n"
 
@@ -108,17 +119,24 @@ def to_latex(table: Table) -> str:
         printable(f"% {table.title}. {table.note}"),
         rf"\begin{{tabular}}{{{kinds}}}",
         r"\toprule",
-        _latex_row([column.name.strip() for column in table.columns]),
+        " & ".join(_latex(column.name.strip()) for column in table.columns) + r" \\",
         r"\midrule",
-        *(_latex_row(row) for row in texts(table)),
+        *(" & ".join(row) + r" \\" for row in _marked(table, _latex, r"\textbf{{{}}}")),
         r"\bottomrule",
         r"\end{tabular}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _latex_row(cells: list[str]) -> str:
-    return " & ".join(_latex(cell) for cell in cells) + r" \\"
+def _marked(table: Table, escape: Callable[[str], str], bold: str) -> list[list[str]]:
+    """All rows, escaped, the winners in bold."""
+    return [
+        [
+            bold.format(escape(text)) if (row, at) in table.winners else escape(text)
+            for at, text in enumerate(cells)
+        ]
+        for row, cells in enumerate(texts(table))
+    ]
 
 
 def _latex(text: str) -> str:
@@ -128,20 +146,17 @@ def _latex(text: str) -> str:
 
 
 def to_html(table: Table) -> str:
-    """A table for the page; the best of a column of metrics stands out."""
-    best = {
-        at: _best(table, at) for at, column in enumerate(table.columns) if _is_ranked(column)
-    }
+    """A table for the page; winners stand out."""
     head = "".join(f"<th{_class(c)}>{for_html(c.name.strip())}</th>" for c in table.columns)
-    lines = []
-    for row, shown in zip(table.rows, texts(table), strict=True):
-        cells = ""
-        for at, text in enumerate(shown):
-            strong = best.get(at) is not None and _value(row[at]) == best[at]
-            escaped = for_html(text)
-            inner = f"<strong>{escaped}</strong>" if strong else escaped
-            cells += f"<td{_class(table.columns[at])}>{inner}</td>"
-        lines.append(f"<tr>{cells}</tr>")
+    lines = [
+        "<tr>"
+        + "".join(
+            f"<td{_class(column)}>{cell}</td>"
+            for column, cell in zip(table.columns, row, strict=True)
+        )
+        + "</tr>"
+        for row in _marked(table, for_html, "<strong>{}</strong>")
+    ]
     body = "\n".join(lines)
     return (
         f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>'
@@ -151,24 +166,6 @@ def to_html(table: Table) -> str:
 
 def _class(column: Column) -> str:
     return "" if column.unit == "text" else ' class="n"'
-
-
-def _is_ranked(column: Column) -> bool:
-    if column.unit == "measure":
-        return True
-    return column.unit == "percent" and column.name != "busy" and "reference" not in column.name
-
-
-def _best(table: Table, at: int) -> float | None:
-    found = [value for row in table.rows if (value := _value(row[at])) is not None]
-    choose = min if table.columns[at].lower else max
-    return choose(found) if len(found) > 1 and len(set(found)) > 1 else None
-
-
-def _value(cell: Cell) -> float | None:
-    if isinstance(cell, Spread):
-        return cell.mean
-    return cell if isinstance(cell, int | float) else None
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from common.errors import UsageError
-from fl_server.reports.escape import for_html, for_plot
 from fl_server.reports.groups import Group
+from fl_server.reports.output.escape import for_html, for_plot
 from fl_server.reports.tables import main_column
 from fl_server.reports.timing import mean, times_of
 from fl_server.run.summary import values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fl_server.reports.escape import for_html
+from fl_server.reports.output.escape import for_html
 
 _STYLE = """
 :root { --paper: #ffffff; --ink: #2b3038; --soft: #69717d; --grid: #d8dce2; --band: #f5f6f8;

@@ -1,0 +1,159 @@
+"""A Dask cluster: one that is there already, or processes of our own on this machine."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from common.errors import FedbedError, UsageError
+from common.worker.pool import TUNING
+from common.worker.remote import unchanged
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+CONNECT_SECONDS = 10.0
+FIRST_WORKER_SECONDS = 60.0
+LOOK_SECONDS = 2.0  # how often to look which workers there are while nothing happens
+
+log = logging.getLogger(__name__)
+
+
+class Cluster:
+    """Tasks on the workers of a cluster: a function by its name, everything else as bytes."""
+
+    def __init__(self, client: Client, name: str, *, local: bool) -> None:
+        self._client = client
+        self.name = name
+        self.local = local
+        self._done: queue.SimpleQueue[Future[bytes]] = queue.SimpleQueue()
+        self._lonely = False
+
+    def workers(self) -> list[str]:
+        """The addresses of the workers that are there."""
+        found: dict[str, Any] = self._client.scheduler_info()["workers"]
+        if bool(found) == self._lonely:
+            self._lonely = not found
+            log.warning(
+                "%s has %s", self.name, "no workers; waiting" if not found else "workers"
+            )
+        return list(found)
+
+    def keep(self, data: bytes) -> Future[bytes]:
+        """Bytes that many tasks need; each worker gets them once."""
+        return self._client.submit(unchanged, data, pure=False)
+
+    def start(
+        self, function: Callable[..., bytes], *arguments: object, worker: str
+    ) -> Future[bytes]:
+        """A task, on this worker while it is there; `next_done` gives it back."""
+        task = self._client.submit(
+            function, *arguments, workers=[worker], allow_other_workers=True, pure=False
+        )
+        task.add_done_callback(self._done.put)
+        return task
+
+    def next_done(self) -> Future[bytes] | None:
+        """A task that has ended, or None after a while."""
+        try:
+            return self._done.get(timeout=LOOK_SECONDS)
+        except queue.Empty:
+            return None
+
+    def result(self, task: Future[bytes], what: str) -> bytes:
+        """What a task gave; `what` says in an error what it was."""
+        from distributed import KilledWorker
+
+        try:
+            return task.result()
+        except KilledWorker as error:
+            raise FedbedError(
+                f"{what}: every Dask worker that computed it died; too little memory?"
+            ) from error
+        except Exception as error:
+            raise FedbedError(
+                f"{what}: {self.name} failed: {type(error).__name__}: {error}; "
+                "start the same command again: nothing is lost"
+            ) from error
+
+    def forget(self, tasks: Sequence[Future[bytes]]) -> None:
+        """Give up tasks."""
+        if tasks:
+            self._client.cancel(list(tasks), force=True)
+
+    def everywhere(self, function: Callable[..., None], *arguments: str) -> None:
+        """Call a function in every worker at once, beside its tasks."""
+        self._client.run(function, *arguments)
+
+
+@contextmanager
+def cluster_at(text: str) -> Iterator[Cluster]:
+    """The cluster that `--dask` names, with at least one worker."""
+    own = re.fullmatch(r"local:([1-9]\d{0,2})", text)
+    if own is None and not re.fullmatch(r"(tcp|tls)://\S+:\d+", text):
+        raise UsageError(f"--dask is {text!r}; expected such as tcp://HOST:8786 or local:4")
+    try:
+        import dask
+        import distributed
+    except ImportError as error:
+        raise UsageError(
+            "--dask needs Dask; install it: pip install 'fedbed[cluster]'"
+        ) from error
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it writes on the screen
+    with ExitStack() as stack:
+        address = text
+        stack.enter_context(
+            dask.config.set({"distributed.admin.large-graph-warning-threshold": "10GB"})
+        )
+        if own is not None:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fedbed-"))
+            address = stack.enter_context(
+                distributed.LocalCluster(
+                    n_workers=int(own[1]),
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    dashboard_address=None,
+                    memory_limit=0,
+                    local_directory=scratch,
+                    silence_logs=logging.CRITICAL,
+                    env=TUNING,
+                )
+            ).scheduler_address
+        try:
+            client = distributed.Client(
+                address,
+                timeout=CONNECT_SECONDS,
+                set_as_default=False,
+                direct_to_workers=own is not None,
+            )
+        except (OSError, ValueError, TypeError) as error:
+            raise FedbedError(
+                f"cannot reach the Dask scheduler at {text}: {error}; "
+                "start one with: dask scheduler"
+            ) from error
+        stack.callback(client.close)
+        _check_workers(client, text)
+        yield Cluster(client, f"the Dask cluster at {text}", local=own is not None)
+
+
+def _check_workers(client: Client, text: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=FIRST_WORKER_SECONDS)
+    except TimeoutError as error:
+        raise FedbedError(
+            f"no worker came to the Dask scheduler at {text} within "
+            f"{FIRST_WORKER_SECONDS:.0f} s; start one: dask worker {text} --nthreads 1"
+        ) from error
+    for address, worker in client.scheduler_info()["workers"].items():
+        if worker["nthreads"] > 1:
+            raise UsageError(
+                f"Dask worker {address} has {worker['nthreads']} threads in one process, of "
+                f"which one could train; start it with: dask worker {text} --nthreads 1 "
+                f"--nworkers {worker['nthreads']}"
+            )

@@ -1,0 +1,1 @@
+"""How tables and plots look: text, LaTeX, HTML, terminal, pictures."""
