@@ -42,6 +42,12 @@ class Group:
         return self.runs[0].summary.main
 
     @property
+    def title(self) -> str:
+        """The task's main metric, where a sentence begins."""
+        short = self.main in ("mse", "mae", "rmse", "r2")
+        return self.main.upper() if short else self.main.capitalize()
+
+    @property
     def shared(self) -> str:
         """The main metric of this group's global models."""
         return f"{self.main}_global"

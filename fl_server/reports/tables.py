@@ -66,7 +66,7 @@ def results(groups: Sequence[Group]) -> Table:
     )
     in_percent = " in percent" if main_column("", groups).unit == "percent" else ""
     note = (
-        f"{groups[0].main.capitalize()}{in_percent}, mean ± standard deviation over the "
+        f"{groups[0].title}{in_percent}, mean ± standard deviation over the "
         "seeds, in brackets half of "
         "the mean's 95 % confidence interval. Best is the best test of each run, for each "
         "metric by itself, and optimistic, as it was chosen on test "

@@ -54,13 +54,13 @@ def plots_of(groups: Sequence[Group], counts: Counts | None) -> list[Plot]:
     found = [
         Plot(
             name,
-            name.capitalize(),
+            groups[0].title,
             "Lines are means over the seeds, bands one standard deviation.",
             lambda: _curves(groups),
         ),
         Plot(
             "traffic",
-            f"{name.capitalize()} over traffic",
+            f"{groups[0].title} over traffic",
             f"Global {name} over all bytes sent so far, both ways; one line per run.",
             lambda: _traffic(groups),
         ),
