@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from common.tasks.metrics import Value
+from common.tasks.metrics import Number, Value
 from common.tasks.sums import added
 from common.tasks.task import STAGES, Task
 from common.wire.messages import ClientMetrics, Stage, Sums
@@ -17,7 +17,7 @@ PERSONAL: tuple[Stage, ...] = ("L1", "L2")
 EPSILON = 0.95
 MOST_VALUES = 64
 
-ClientSums: TypeAlias = dict[str, dict[str, dict[str, float]]]  # client -> stage -> sums
+ClientSums: TypeAlias = dict[str, dict[str, dict[str, Number]]]  # client -> stage
 
 
 @dataclass(slots=True)
@@ -95,8 +95,8 @@ def _main_values(task: Task, tests: Sequence[Sums]) -> list[float]:
     return [value for value in found if value is not None]
 
 
-def _singles(tested: Sums) -> dict[str, float]:
-    whole = {
+def _singles(tested: Sums) -> dict[str, Number]:
+    whole: dict[str, Number] = {
         name: int(numbers[0]) if numbers[0].is_integer() else numbers[0]
         for name, numbers in tested.sums.items()
         if len(numbers) == 1

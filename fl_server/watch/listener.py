@@ -14,9 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from common.config.task import AUTO
 from common.errors import ProtocolError
-from common.tasks.task import shown_metric
 from common.wire.json_codec import INVALID
 from common.wire.messages import (
     COORDINATOR,
@@ -34,7 +32,7 @@ from common.wire.messages import (
 )
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact, making
-from fl_server.watch.facts.lines import ACCURACY, MainMetric
+from fl_server.watch.facts.lines import ACCURACY, MainMetric, main_metric
 from fl_server.watch.facts.making import SILENCE_SECONDS
 from fl_server.watch.known_boards import Board, KnownBoards
 from fl_server.watch.limits import MOST_ROUNDS, MOST_RUNS
@@ -218,9 +216,8 @@ class Listener:
             raise ProtocolError(f"an experiment that cannot be read: {error}") from error
         self._detail = message
         self._reported, self._lines, self._reported_end = _Round(), {}, False
-        rounds, task = known.experiment.rounds, known.task
-        metric = shown_metric(ACCURACY.name if task.main == AUTO else task.main, task.lower)
-        self._main = MainMetric(metric.name, metric.lower, metric.share)
+        rounds = known.experiment.rounds
+        self._main = main_metric(known.task.main, known.task.lower)
         text = f"run {message.run}: {rounds} rounds"
         yield facts.Described(message.run, rounds, experiment, text, self._main)
 

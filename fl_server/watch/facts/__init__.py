@@ -4,7 +4,7 @@ A kept fact is one line of events.jsonl: `event` is its kind, `time` is the last
 kinds are only shown. A fact is made without a time and stamped when it is reported. `making.py`
 has texts and limits that more than one place needs, and reads and writes facts.
 
-Only message classes are imported here, so every room of the server may import this one.
+Only messages and tasks are imported here, so every room of the server may import this one.
 """
 
 from __future__ import annotations
@@ -148,9 +148,6 @@ class MessageDropped(Base, frozen=True, tag="message_dropped"):
     topic: str
     size: int
     text: str
-
-
-# a round
 
 
 class RoundOpened(Base, frozen=True, tag="round_opened"):

@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from common.config.task import AUTO
 from common.tasks.metrics import Value
+from common.tasks.task import shown_metric
 from common.wire.messages import Ids, MetricName
 
 AnyLine = TypeVar("AnyLine", bound="MetricsLine")
@@ -31,6 +33,14 @@ class MainMetric(msgspec.Struct, frozen=True):
 
 
 ACCURACY = MainMetric()
+
+
+def main_metric(name: str, lower: Sequence[str]) -> MainMetric:
+    """The main metric of an experiment by its name; `lower` are users' own."""
+    if name == AUTO:
+        return ACCURACY
+    found = shown_metric(name, lower)
+    return MainMetric(found.name, found.lower, found.share)
 
 
 class TrainingLine(msgspec.Struct, frozen=True):
