@@ -43,20 +43,8 @@ from fl_server.watch.web.server import read_page_address
 @click.group(
     cls=Commands,
     commands=[
-        *(
-            init,
-            check,
-            data,
-            central,
-            algorithms,
-            report,
-            list_runs,
-            diff,
-            sweep,
-            watch,
-            status,
-        ),
-        replay_run,
+        *(init, check, data, central, algorithms, report, list_runs, diff),
+        *(sweep, watch, status, replay_run),
     ],
 )
 @version_option()

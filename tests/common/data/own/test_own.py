@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import msgspec
@@ -204,3 +205,24 @@ def test_data_below_fedbed_data_is_found_on_a_board(
         load_data(found.data)
     monkeypatch.setenv("FEDBED_DATA", str(tmp_path / "board"))
     assert len(load_data(found.data).targets) == 60
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match="not installed: pip install pyarrow"):
+        experiment(tmp_path, "parquet:t.parquet")
+
+
+def test_a_parquet_file_is_a_table(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"x": [float(at) for at in range(30)], "site": ["n", "s"] * 15}
+    table = arrow.table({**columns, "target": [at % 3 for at in range(30)]})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    schema = experiment(tmp_path, "parquet:t.parquet").data.schema
+    assert schema is not None
+    assert schema.names == ("0", "1", "2")
+    assert schema.columns[1].categories == ("n", "s")
