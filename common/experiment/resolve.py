@@ -31,7 +31,7 @@ from common.data.partition import no_natural_clients
 from common.data.skews import smallest_of
 from common.errors import ConfigError, UsageError
 from common.experiment.own_data import with_moments, with_schema
-from common.experiment.tasks import check_functions, task_of
+from common.experiment.tasks import check_task, task_of
 from common.ids import parse_ids, show_ids
 from common.learning.specs import ModelOptions, ModelSpec, Sample, Shape, build_spec, initial
 from common.plugins import code_folder
@@ -235,7 +235,7 @@ def _check_task(experiment: Experiment) -> None:
             f"algorithm.name is {experiment.algorithm.name!r}, which needs samples of one "
             f"class each, but task.kind is {task.kind!r}"
         )
-    check_functions(experiment)
+    check_task(experiment)
 
 
 def _check_model(experiment: Experiment) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from common.config import Experiment
 from common.config.task import AUTO
 from common.data.dataset import info_of
+from common.errors import ConfigError
 from common.plugins import find_function
-from common.tasks.task import Task, make_task, name_of, resolved
+from common.tasks.task import Task, make_task, name_of, resolved, tells_classes
 
 if TYPE_CHECKING:
     from common.learning.evaluation import Measure, OwnMetric
@@ -22,8 +23,15 @@ def task_of(experiment: Experiment) -> Task:
     return make_task(section, info.classes)
 
 
-def check_functions(experiment: Experiment) -> None:
-    """ConfigError if the user's own loss or metrics cannot be found."""
+def check_task(experiment: Experiment) -> None:
+    """ConfigError if the task asks for what may not be told, or cannot be found."""
+    data = experiment.data
+    if data.partition == "local" and tells_classes(experiment.task) and not data.report_classes:
+        raise ConfigError(
+            "task.metrics asks for sums that tell how many test samples of each class a client "
+            "has; with data.partition = 'local' set data.report_classes = true, too, or leave "
+            "out macro_f1, class_accuracy and confusion"
+        )
     if ":" in experiment.task.loss:
         find_function("task.loss", experiment.task.loss)
     _own_metrics(experiment)

@@ -21,6 +21,7 @@ from common.data.samples import Samples
 from common.data.shard_file import Shard
 from common.data.shards import ShardSet
 from common.disk.flusher import Flusher
+from common.errors import DataError
 from common.experiment.resolve import (
     algorithm_of,
     buffers_of,
@@ -32,6 +33,7 @@ from common.experiment.resolve import (
 from common.experiment.tasks import measure_of
 from common.learning.net import TorchNet
 from common.learning.networks import extract, load
+from common.tasks.task import tells_classes
 from common.wire.messages import ClientData, ClientMetrics, Stage, Sums, bounded
 from common.wire.tensors import (
     ModelMeta,
@@ -229,6 +231,11 @@ class Workbench:
         data = self.experiment.data
         if data.partition != "local":
             return {}
+        if tells_classes(self.experiment.task) and not class_counts:
+            raise DataError(
+                "task.metrics asks for sums that tell how many test samples of each class "
+                "there are, which this board does not allow (fl-client run --class-counts does)"
+            )
         classes = class_counts and data.report_classes
         return {
             client: data_of(data, self.shards.load(client), classes=classes)
