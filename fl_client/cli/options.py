@@ -74,8 +74,7 @@ def settings_from(
         federation=reached.federation,
         workers=workers or usual_workers(len(ids)),
         data=_data(data, reached.credentials),
-        class_counts=class_counts
-        or (reached.credentials is not None and reached.credentials.class_counts),
+        class_counts=class_counts,
         code=code and code.absolute(),
     )
 
