@@ -26,6 +26,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"disk", "access", "program", "code_files"},
         {"wire"},
         {"config"},
+        {"tasks"},
         {"data"},
         {"algorithms"},
         {"learning"},
