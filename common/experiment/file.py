@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from common.algorithms import choices, find_builder, options_of
-from common.config import AlgorithmSection, DataSection, Experiment, Option, Section
+from common.config import AlgorithmSection, DataSection, Experiment, Option, Schema, Section
 from common.errors import ConfigError
 from common.experiment.resolve import checked
 from common.plugins import use_code
@@ -198,10 +198,19 @@ def write_text(experiment: Experiment) -> str:
             lines.append(f"{key} = {as_toml(value)}")
         lines.append("")
         if isinstance(section, DataSection) and section.schema is not None:
-            lines += ["# What a sample is and what its target is.", "[data.schema]"]
-            fields = msgspec.to_builtins(section.schema).items()
-            lines += [*(f"{key} = {as_toml(value)}" for key, value in fields), ""]
+            lines += schema_lines(section.schema)
     return "\n".join(lines)
+
+
+def schema_lines(schema: Schema) -> list[str]:
+    """The section [data.schema], and an empty line."""
+    fields = msgspec.to_builtins(schema).items()
+    return [
+        "# What a sample is and what its target is.",
+        "[data.schema]",
+        *(f"{key} = {as_toml(value)}" for key, value in fields),
+        "",
+    ]
 
 
 def settings_of(section: Section) -> dict[str, tuple[object, Any]]:

@@ -15,6 +15,7 @@ from common.experiment.tasks import task_of
 from common.tasks.task import resolved
 from fl_server.data.distribution import distribution_of
 from fl_server.reports import board_tables, compare, tables
+from fl_server.reports.computed import computed_table
 from fl_server.reports.differences import differences_table
 from fl_server.reports.groups import Group, differences, settings_of
 from fl_server.reports.output.escape import for_html
@@ -39,6 +40,7 @@ def tables_of(groups: Sequence[Group], reference: Reference | None) -> list[Tabl
         tables.bytes_to(groups),
         board_tables.boards(groups),
         board_tables.survived(groups),
+        computed_table(groups),
         tables.runs_table(groups),
     ]
     return [table for table in found if table is not None]
