@@ -160,7 +160,7 @@ class Conductor:
                 self.aggregator.tally.count(metrics)
                 self.report(facts.Tested(client=metrics.client, round=metrics.round))
             case KeepData(client, data):
-                self.aggregator.note_data(client, data)
+                self.aggregator.local.note(client, data)
             case Finish(reason):
                 digest = self.aggregator.finish()
                 self.report(facts.Finished(reason=reason, digest=digest))
