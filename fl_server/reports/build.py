@@ -14,7 +14,7 @@ from common.errors import FedbedError
 from common.experiment.tasks import task_of
 from common.tasks.task import resolved
 from fl_server.data.distribution import distribution_of
-from fl_server.reports import board_tables, compare, curves, personal, tables
+from fl_server.reports import compare, curves, personal, tables
 from fl_server.reports.computed import computed_table
 from fl_server.reports.differences import differences_table
 from fl_server.reports.groups import Group, differences, settings_of
@@ -41,8 +41,8 @@ def tables_of(groups: Sequence[Group], reference: Reference | None) -> list[Tabl
         curves.curve_table(groups),
         tables.costs(groups),
         tables.bytes_to(groups),
-        board_tables.boards(groups),
-        board_tables.survived(groups),
+        tables.boards(groups),
+        tables.survived(groups),
         computed_table(groups),
         tables.runs_table(groups),
     ]

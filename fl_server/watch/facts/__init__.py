@@ -36,9 +36,6 @@ class Note(Base, frozen=True):
     client: int | None = None
 
 
-# the run
-
-
 class Started(Base, frozen=True, tag="started"):
     """A coordinator (or a simulation) begins to work on a run; `safe`: updates it has found."""
 
@@ -83,9 +80,6 @@ class Fault(Base, frozen=True, tag="fault"):
     seconds: float
     recovery: float
     text: str
-
-
-# the broker and the boards
 
 
 class BrokerUp(Base, frozen=True, tag="broker_up"):
