@@ -11,8 +11,8 @@ from common.config import DataSection, Experiment, ModelSection, TrainingSection
 from common.data.datasets import dataset_info
 from common.data.samples import Samples
 from common.experiment.resolve import network_of
+from common.experiment.tasks import measure_of
 from common.learning.device import use_one_thread
-from common.learning.evaluation import count_correct
 from common.learning.net import TorchNet
 from common.learning.training import Plan, train
 from fl_server.studies.costs import Speed
@@ -38,14 +38,14 @@ def _measured(dataset: str, model: ModelSection, training: TrainingSection) -> S
         (rng.integers(0, highest, (size, *info.shape), np.uint8),),
         rng.integers(0, info.classes, size),
     )
-    network = network_of(Experiment(model=model, data=DataSection(dataset=dataset)))
-    net = TorchNet(network)
+    experiment = Experiment(model=model, data=DataSection(dataset=dataset))
+    net, tester = TorchNet(network_of(experiment)), measure_of(experiment)
     train(net, samples, training, rng, Plan(steps=1))  # the first step is slower
     began = time.perf_counter()
     train(net, samples, training, rng, Plan(steps=STEPS))
     trained = time.perf_counter() - began
     part = samples.take(np.arange(TESTED))
     began = time.perf_counter()
-    count_correct(net, part)
+    tester.sums(net, part)
     tested = time.perf_counter() - began
     return Speed(trained / (STEPS * training.batch_size), tested / TESTED)
