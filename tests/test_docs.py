@@ -261,6 +261,7 @@ def test_the_project_speaks_of_itself_only() -> None:
         assert "/" + "work/" not in text, name
 
 
+@pytest.mark.slow
 def test_python_runs_the_packages_as_modules() -> None:
     for module in ("broker", "fl_server", "fl_client"):
         done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
 PROCESS_BYTES = 400 * 1024**2  # one process with torch: 250 to 300 MB measured, and some room
 RESERVED_BYTES = 300 * 1024**2  # the daemon, and a system that stays usable
+
+log = logging.getLogger(__name__)
 
 MEMORY = Path("/proc/meminfo")
 CONTAINER_MEMORY = Path("/sys/fs/cgroup/memory.max")
@@ -17,6 +20,15 @@ def workers_for(*, cores: int, memory: int | None, clients: int) -> int:
     """One process per core, if there is memory for them and a client for each; at least one."""
     fitting = cores if memory is None else (memory - RESERVED_BYTES) // PROCESS_BYTES
     return max(1, min(cores, fitting, clients))
+
+
+def has_room_for_torch() -> bool:
+    """Whether torch can stay imported while nothing is trained."""
+    memory = _memory()
+    if memory is None or memory >= RESERVED_BYTES + PROCESS_BYTES:
+        return True
+    log.info("%d MB are free: torch is imported when an experiment begins", memory / 1e6)
+    return False
 
 
 def usual_workers(clients: int) -> int:

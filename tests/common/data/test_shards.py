@@ -185,8 +185,6 @@ def test_a_missing_shard_is_named(made: ShardSet) -> None:
 
 
 @settings(
-    deadline=None,
-    max_examples=100,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())

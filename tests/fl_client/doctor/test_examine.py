@@ -46,6 +46,7 @@ def test_a_child_that_raises_gives_its_last_words() -> None:
     assert trial.last_words.startswith("ModuleNotFoundError")
 
 
+@pytest.mark.slow
 def test_a_board_with_a_broker_and_its_data_is_well(
     broker: Broker, federation: str, experiment: Path, tmp_path: Path
 ) -> None:
@@ -108,7 +109,8 @@ def test_no_broker_and_a_damaged_shard_are_both_told(experiment: Path, tmp_path:
     (folder / "client-0.safetensors").write_bytes(b"not a shard")
     nowhere = f"127.0.0.1:{free_port()}"
     code, findings = examined(
-        *("--broker", nowhere, "--board", "b1", "--clients", "0", "--state", str(state))
+        *("--broker", nowhere, "--board", "b1", "--clients", "0", "--state", str(state)),
+        "--quick",
     )
     assert code == 1
     assert findings["broker"]["level"] == "failed"
@@ -119,7 +121,7 @@ def test_no_broker_and_a_damaged_shard_are_both_told(experiment: Path, tmp_path:
 
 def test_the_report_for_people_has_a_line_for_each_check_and_what_to_do(tmp_path: Path) -> None:
     where = ("--broker", f"127.0.0.1:{free_port()}", "--board", "b1", "--clients", "0")
-    result = CliRunner().invoke(main, ["doctor", *where, "--state", str(tmp_path)])
+    result = CliRunner().invoke(main, ["doctor", *where, "--state", str(tmp_path), "--quick"])
     assert result.exit_code == 1
     lines = result.output.splitlines()
     broken = next(n for n, line in enumerate(lines) if line.startswith("FAIL  broker"))

@@ -52,7 +52,7 @@ def test_a_run_over_the_link_ends_and_the_boards_know_it(stage: Stage) -> None:
     assert not [topic for topic in retained if "send_weights" in topic], "nobody needs them"
 
 
-@pytest.mark.parametrize("operations", range(3, 90, 7))
+@pytest.mark.parametrize("operations", range(3, 90, 14))
 def test_a_coordinator_killed_at_any_call_of_its_link_goes_on_to_the_same_bits(
     stage: Stage, undisturbed: str, operations: int
 ) -> None:
@@ -65,7 +65,7 @@ def test_a_coordinator_killed_at_any_call_of_its_link_goes_on_to_the_same_bits(
 
 
 @pytest.mark.parametrize("lost", ["nothing", "queues", "everything"])
-@pytest.mark.parametrize("at", [4, 9, 14, 25])
+@pytest.mark.parametrize("at", [4, 14])
 def test_a_broker_that_dies_and_forgets_changes_no_bit(
     stage: Stage, undisturbed: str, at: int, lost: str
 ) -> None:
