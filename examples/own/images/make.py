@@ -76,7 +76,7 @@ def write_weights(file: Path, count: int, epochs: int) -> None:
 
 
 def measure_norms(model: nn.Module, images: Tensor) -> None:
-    """The running statistics of this network follow slowly; so short a training measures them."""
+    """Measure the running statistics, which follow too slowly for so short a training."""
     norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
     for norm in norms:
         norm.reset_running_stats()
