@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from common.plugins import use_code
 from fl_server.cli import main
+from fl_server.reports.runs import read_run
 from tests.e2e.rig import TINY, Rig, eventually
 
 EXPERIMENT = TINY + '[algorithm]\nname = "mine.py:cautious"\n'
@@ -100,6 +101,9 @@ def test_a_mistake_is_one_line_with_its_place_and_the_run_goes_on_after_its_corr
     right = write_code(tmp_path / "right")
     assert simulate(right).exit_code == 0
     assert events(file.parent)[-1]["digest"] == events(right.parent)[-1]["digest"]
+    (right.parent / "mine.py").unlink()  # a report needs only what was measured
+    use_code(None)
+    assert read_run(right.parent / "runs" / "r").finished
 
 
 @pytest.mark.slow
