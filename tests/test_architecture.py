@@ -25,6 +25,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"errors", "__init__"},
         {"ids", "rng", "texts", "arrays", "plugins"},
         {"disk", "access", "program", "code_files"},
+        {"install"},
         {"wire"},
         {"config"},
         {"data"},

@@ -78,6 +78,9 @@ def test_every_option_in_the_docs_exists() -> None:
         for parameter in command.params
         for option in parameter.opts
     }
+    for script in ("common/install/install.sh", "scripts/wheelhouse.sh"):
+        shown = (ROOT / script).read_text().partition("set -eu")[0]  # what --help prints
+        known |= set(re.findall(r"--([a-z][a-z-]+)", shown))
     assert used <= known | {"version", "help"}
 
 
