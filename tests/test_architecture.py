@@ -28,6 +28,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"install"},
         {"wire"},
         {"config"},
+        {"tasks"},
         {"data"},
         {"algorithms"},
         {"learning"},

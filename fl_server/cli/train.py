@@ -11,9 +11,11 @@ from common.algorithms import choices, find_builder, known_builders, options_of
 from common.disk.lock import FolderLock
 from common.errors import UsageError
 from common.experiment.file import load_experiment
+from common.experiment.tasks import task_of
 from common.ids import check_name
 from fl_server.cli.options import experiment_file, overrides_option, run_option
 from fl_server.run.first_model import check_start
+from fl_server.watch.words import measure
 
 
 @click.command()
@@ -40,14 +42,16 @@ def central(file: Path, overrides: tuple[str, ...], name: str | None, runs: Path
 
     total = experiment.central.epochs
 
+    main = task_of(experiment).main
+
     def show(line: EpochLine) -> None:
-        held = (
-            f", validation {line.validation:.1%}" if isinstance(line.validation, float) else ""
-        )
-        click.echo(
-            f"epoch {line.epoch}/{total}: loss {line.train_loss:.3f}, "
-            f"accuracy {line.accuracy:.2%}{held}"
-        )
+        tested, held = line.tests[main.name], line.validation
+        words = [f"loss {line.train_loss:.3f}"]
+        if isinstance(tested, float):
+            words.append(f"{main.name} {measure(tested, share=main.share)}")
+        if isinstance(held, float):
+            words.append(f"validation {measure(held, share=main.share)}")
+        click.echo(f"epoch {line.epoch}/{total}: {', '.join(words)}")
 
     with FolderLock(runs / wanted, f"the training {wanted!r}"):
         digest = Central(runs / wanted, experiment).run(runs / ".shards", show)

@@ -128,7 +128,7 @@ class Arrivals:
         state, client = self._conductor.state, message.client
         try:
             if rounds.wants_counts(state, round_number=message.round, client=client):
-                self._conductor.aggregator.checks.check_counts(message)
+                self._conductor.aggregator.checks.check_tests(message)
         except ProtocolError as error:
             self._refusals.reject(message.client)
             return Uncountable(message.client, message.round, str(error), now)

@@ -41,7 +41,8 @@ from fl_server.rounds.state import (
 )
 from fl_server.run.aggregator import Aggregator, ClosedRound
 from fl_server.watch import facts
-from fl_server.watch.facts.making import is_kept, stamped
+from fl_server.watch.facts.lines import MainMetric
+from fl_server.watch.facts.making import as_object, is_kept, stamped
 
 log = logging.getLogger(__name__)
 
@@ -103,12 +104,12 @@ class Conductor:
         """Write a fact to the event log, if it is of a kind that is kept, and show it."""
         fact = stamped(fact, time.time())
         if is_kept(fact):
-            self.aggregator.records.events.append(fact)
+            self.aggregator.records.events.append(as_object(fact))
         self._observe(fact)
 
     def report_start(self) -> None:
         """Where the run stands before anything happens."""
-        phase = self.state.phase
+        phase, main = self.state.phase, self.aggregator.task.main
         self.report(
             facts.Started(
                 run=self.policy.run,
@@ -118,6 +119,7 @@ class Conductor:
                 safe=tuple(sorted(phase.safe)) if isinstance(phase, Working) else (),
                 participants=len(self.policy.participants),
                 incarnation=self.state.incarnation,
+                main=MainMetric(main.name, main.lower, main.share),
             )
         )
         for text in self.aggregator.notes:

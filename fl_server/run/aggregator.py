@@ -19,6 +19,7 @@ from common.data.dataset import info_of
 from common.disk.atomic import write_atomic
 from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.resolve import algorithm_of, own_code, server_of
+from common.experiment.tasks import task_of
 from common.plugins import use_code
 from common.wire.assembly import SMALL, Assembly
 from common.wire.chunks import blob_digest
@@ -82,6 +83,7 @@ class Aggregator:
         self._half = ServerHalf(algorithm_of(experiment))
         self.code = digests_of(own_code(experiment))
         self.changed_code = store.note_code(self.code)
+        self.task = task_of(experiment)
         self._download: tuple[int, bytes] | None = None
         self._base: tuple[int, Arrays] | None = None
         self.records = Records(store.folder)
@@ -93,6 +95,7 @@ class Aggregator:
             {name: _outline(array) for name, array in expected.items()},
             info_of(experiment.data).size,
             self._half.most_weight,
+            self.task,
         )
         self._recent: dict[int, tuple[dict[str, Array], UpdateMeta]] = {}
 
@@ -228,8 +231,8 @@ class Aggregator:
 
     def close_round(self, close: Close, seconds: float) -> ClosedRound:
         """Aggregate, checkpoint, write the metrics of the model that was just tested."""
-        accuracies = self.tally.accuracies(self.experiment.evaluation.epsilon)
-        line = with_tests(self._meta.record, accuracies)
+        tests = self.tally.tests(self.task, self.experiment.evaluation.epsilon)
+        line = with_tests(self._meta.record, tests)
         tested = TestedRound(line, self.tally.by_client())
         if close.training:
             self._aggregate(close, seconds, tested)

@@ -4,7 +4,7 @@ A kept fact is one line of events.jsonl: `event` is its kind, `time` is the last
 kinds are only shown. A fact is made without a time and stamped when it is reported. `making.py`
 has texts and limits that more than one place needs, and reads and writes facts.
 
-Only message classes are imported here, so every room of the server may import this one.
+Only messages and tasks are imported here, so every room of the server may import this one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from common.wire.messages import Ids, Telemetry
 from common.wire.messages import Info as InfoMessage
-from fl_server.watch.facts.lines import MetricsLine, TrainingLine
+from fl_server.watch.facts.lines import ACCURACY, MainMetric, MetricsLine, TrainingLine
 
 
 class Base(
@@ -49,6 +49,7 @@ class Started(Base, frozen=True, tag="started"):
     participants: int
     safe: Ids = ()
     incarnation: int = 1
+    main: MainMetric = ACCURACY
 
 
 class Start(Base, frozen=True, tag="start"):
@@ -151,9 +152,6 @@ class MessageDropped(Base, frozen=True, tag="message_dropped"):
     topic: str
     size: int
     text: str
-
-
-# a round
 
 
 class RoundOpened(Base, frozen=True, tag="round_opened"):
@@ -275,6 +273,7 @@ class Described(Base, frozen=True, tag="described"):
     rounds: int
     experiment: dict[str, Any]
     text: str
+    main: MainMetric = ACCURACY
 
 
 class Web(Base, frozen=True, tag="web"):
