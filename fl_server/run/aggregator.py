@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-import numpy as np
 from msgspec import UNSET
 
 from common.arrays import Array, Arrays, digest
@@ -92,7 +91,7 @@ class Aggregator:
         self._state, self._meta = self._load()
         expected = self._half.expects(server_of(experiment), self._broadcast)
         self.checks = Checks(
-            {name: _outline(array) for name, array in expected.items()},
+            expected,
             info_of(experiment.data).size,
             self._half.most_weight,
             self.task,
@@ -297,8 +296,3 @@ class Aggregator:
     def close(self) -> None:
         """Close the files."""
         self.records.close()
-
-
-def _outline(array: Array) -> Array:
-    """Shape and kind of an array, without its memory."""
-    return np.broadcast_to(np.zeros((), array.dtype), array.shape)

@@ -36,8 +36,12 @@ class ServerHalf:
         return self._call(self._algorithm.private, server, state, client)
 
     def expects(self, server: Server, download: Arrays) -> Arrays:
-        """Arrays such as an update must have."""
-        return self._call(self._algorithm.expects, server, download)
+        """Shape and kind of the arrays that an update must have, without their memory."""
+        arrays = self._call(self._algorithm.expects, server, download)
+        return {
+            name: np.broadcast_to(np.zeros((), array.dtype), array.shape)
+            for name, array in arrays.items()
+        }
 
     def server_update(self, server: Server, state: Arrays, updates: Sequence[Update]) -> Arrays:
         """The next state, if clients can use what it broadcasts."""

@@ -11,7 +11,6 @@ runs/<name>/run.json              identity and format of the run
 from __future__ import annotations
 
 import logging
-import re
 import secrets
 import shutil
 from pathlib import Path
@@ -50,8 +49,8 @@ class RunRecord(Wire, frozen=True, kw_only=True):
     name: Text
     incarnation: Natural
     finished: bool
-    code: str = ""  # the folder of users' code; its files and their digests
-    digests: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+    code: str = ""  # the folder of users' code
+    digests: dict[str, str] = msgspec.field(default_factory=dict)  # of its files
     computed: dict[Text, Ids] = msgspec.field(default_factory=dict)
 
 
@@ -113,10 +112,10 @@ class RunStore:
 
     def note_code(self, digests: dict[str, str]) -> str:
         """Note the users' code that the run goes on with; says which files have changed."""
-        before = self._record.digests
-        if digests != before:
+        other = changed(self._record.digests, digests)
+        if other:
             self._update_record(digests=digests)
-        return changed(before, digests) if self._record.incarnation else ""
+        return other if self._record.incarnation else ""
 
     def next_incarnation(self) -> int:
         """Count this coordinator among those that worked on the run."""
@@ -280,13 +279,6 @@ def create_run(
     return RunStore(folder, experiment)
 
 
-def free_name(root: Path, base: str) -> str:
-    """`base-1`, `base-2`, ...: the first that is not taken."""
-    taken = {path.name for path in root.glob(f"{base}-*")} if root.is_dir() else set()
-    numbers = [int(m[1]) for n in taken if (m := re.fullmatch(rf"{re.escape(base)}-(\d+)", n))]
-    return f"{base}-{max(numbers, default=0) + 1}"
-
-
 def has_run(root: Path, name: str) -> bool:
     """Whether a run of this name was ever started."""
     return (root / name / "run.json").exists()
@@ -300,11 +292,9 @@ def _read_record(folder: Path) -> RunRecord:
         raise StoreError(f"{folder} is not a run folder: no run.json in it") from error
     try:
         head = msgspec.json.decode(data, type=dict[str, Any])
-        if head.get("format") != FORMAT:
-            raise StoreError(
-                f"{folder} has run format {head.get('format')}, this fedbed reads {FORMAT}; "
-                "finish it with the version that started it"
-            )
+        if (known := head.get("format")) != FORMAT:
+            text = f"{folder} has run format {known}, this fedbed reads {FORMAT}"
+            raise StoreError(f"{text}; finish it with the version that started it")
         return msgspec.convert(head, RunRecord)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(f"{path} is damaged: {error}") from error

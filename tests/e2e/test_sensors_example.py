@@ -38,8 +38,10 @@ def test_the_commands_of_its_readme_learn_the_power_with_the_same_bits(tmp_path:
     digests = set()
     for at, command in enumerate(commands):
         done = subprocess.run(
-            [sys.executable, "-m", "fl_server", *shlex.split(command), "--plain"]
-            + ["--runs", str(tmp_path), "--run", f"r{at}"],
+            [
+                *(sys.executable, "-m", "fl_server", *shlex.split(command), "--plain"),
+                *("--runs", str(tmp_path), "--run", f"r{at}"),
+            ],
             cwd=ROOT,
             capture_output=True,
             text=True,
