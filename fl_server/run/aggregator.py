@@ -37,8 +37,7 @@ from fl_server.run.first_model import starting_model
 from fl_server.run.local_data import LocalData
 from fl_server.run.model_file import NAME, write_model
 from fl_server.run.records import Records, TestedRound
-from fl_server.run.round_updates import RoundUpdates
-from fl_server.run.server_half import ServerHalf
+from fl_server.run.server_half import RoundUpdates, ServerHalf
 from fl_server.run.store import CheckpointMeta, RunStore
 from fl_server.run.tally import Tally, mean_loss, mean_values
 from fl_server.watch import facts

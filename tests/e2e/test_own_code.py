@@ -96,7 +96,7 @@ def test_a_mistake_is_one_line_with_its_place_and_the_run_goes_on_after_its_corr
     assert (failed.exit_code, failed.stderr.strip()) == (1, f"error: {problem}")
     write_code(tmp_path / "wrong")
     assert simulate(file).exit_code == 0
-    told = [event["text"] for event in events(file.parent) if event["event"] == "code"]
+    told = [event["text"] for event in events(file.parent) if event["event"] == "start"]
     assert told == ["goes on with other code than before: mine.py"]
     right = write_code(tmp_path / "right")
     assert simulate(right).exit_code == 0
