@@ -1,5 +1,5 @@
-"""The server half of an algorithm, called so that a mistake in a user's own is one sentence, and
-the updates that it gets."""
+"""The server half of an algorithm, called so that a mistake of a user is one sentence, and the
+updates that it gets."""
 
 from __future__ import annotations
 
