@@ -21,6 +21,7 @@ from common.learning.training import Plan, train
 from common.rng import generator
 from common.tasks.metrics import Value
 
+LAST_RATE = 0.01  # of the first rate is what an exponential schedule comes down to
 CROP = 4  # pixels a crop may be away from the middle
 
 
@@ -66,9 +67,18 @@ class Learner:
 def rate_of(experiment: Experiment, epoch: int) -> float:
     """The learning rate of an epoch, counted from 1."""
     full, central = experiment.training.learning_rate, experiment.central
-    if central.schedule == "constant":
-        return full
-    return full * (1 + math.cos(math.pi * (epoch - 1) / central.epochs)) / 2
+    done = (epoch - 1) / central.epochs
+    match central.schedule:
+        case "constant":
+            return full
+        case "cosine":
+            return full * (1 + math.cos(math.pi * done)) / 2
+        case "linear":
+            return full * (1 - done)
+        case "step":
+            return full * (1.0 if done < 0.5 else 0.1 if done < 0.75 else 0.01)
+        case "exponential":
+            return full * math.pow(LAST_RATE, done)
 
 
 def _augmented(samples: Samples, rng: np.random.Generator) -> Samples:

@@ -98,40 +98,6 @@ def _overall(run: RunData) -> float | None:
     return run.summary.overall.value if run.summary.overall else None
 
 
-_MORE: tuple[tuple[str, str], ...] = (
-    ("{main}_l1", "L1 pooled"),
-    ("{main}_l2", "L2 pooled"),
-    ("mean_l1", "L1 Acc(L)"),
-    ("mean_l2", "L2 Acc(L)"),
-    ("union_l1", "L1 Acc(G)"),
-    ("union_l2", "L2 Acc(G)"),
-    ("rho_l1", "L1 rho"),
-    ("rho_l2", "L2 rho"),
-)
-
-
-def personal(groups: Sequence[Group]) -> Table:
-    """Everything that is known about personal models, best of run."""
-    more = [(metric.format(main=groups[0].main), name) for metric, name in _MORE]
-    known = [(metric, name) for metric, name in more
-             if any(group.figure(metric, "best") for group in groups)]  # fmt: skip
-    columns = [Column("run")]
-    for metric, name in known:
-        count = metric.startswith("rho")
-        columns.append(Column(name, "count") if count else main_column(name, groups))
-    rows = tuple(
-        (group.label, *(group.figure(metric, "best") for metric, _ in known))
-        for group in groups
-    )
-    note = (
-        "Best of run. L1 is before the client's own training of the round, L2 after it. "
-        "Pooled: over the samples of all clients together. Acc(L): plain mean over clients, "
-        "on their own samples. Acc(G): the same on samples of all clients. rho: number of "
-        "clients above epsilon."
-    )
-    return Table("personal", "Personal models", tuple(columns), rows, note)
-
-
 def rounds_to(groups: Sequence[Group], which: Literal["global", "personal"]) -> Table | None:
     """After how many rounds a level of the main metric was reached for the first time."""
     return _to_reach(

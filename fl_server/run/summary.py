@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from common.tasks.task import PERSONAL, STAGES, Task, usual_levels
+from fl_server.watch.facts.derived import value_in
 from fl_server.watch.facts.lines import MetricsLine, number_in
 
 RECENT = 10
@@ -110,6 +111,13 @@ def summarize(
         if (found := figure(lines, name, lower=is_lower(task, name))) is not None
     }
     shared, personal = global_metric(task), personal_metric(task, stage)
+
+    def reach(name: str) -> tuple[Reach, ...]:
+        wanted = levels
+        if wanted is None:
+            wanted = usual_levels(task, [value for _, value in values(lines, name)])
+        return reached(lines, name, wanted, lower=task.main.lower)
+
     return Summary(
         rounds=max((line.round for line in lines), default=0),
         tested_rounds=sum(bool(number_in(line, "tested_clients")) for line in lines),
@@ -118,8 +126,8 @@ def summarize(
         share=task.main.share,
         personal_stage=stage,
         figures=figures,
-        reached_global=reached(lines, shared, task, levels),
-        reached_personal=reached(lines, personal, task, levels),
+        reached_global=reach(shared),
+        reached_personal=reach(personal),
         overall=overall(figures.get(shared), figures.get(personal)),
         cost=cost(lines),
     )
@@ -133,7 +141,7 @@ def is_lower(task: Task, name: str) -> bool:
 
 def values(lines: Sequence[MetricsLine], name: str) -> list[tuple[int, float]]:
     """(round, value) of a metric, where it was measured."""
-    found = ((line.round, number_in(line, name)) for line in lines)
+    found = ((line.round, value_in(line, name)) for line in lines)
     return [(round_number, value) for round_number, value in found if value is not None]
 
 
@@ -158,15 +166,10 @@ def figure(lines: Sequence[MetricsLine], name: str, *, lower: bool = False) -> F
 
 
 def reached(
-    lines: Sequence[MetricsLine],
-    name: str,
-    task: Task,
-    levels: Sequence[float] | None = None,
+    lines: Sequence[MetricsLine], name: str, levels: Sequence[float], *, lower: bool = False
 ) -> tuple[Reach, ...]:
     """For every level that was reached: after which round, bytes and seconds."""
-    found, lower = values(lines, name), task.main.lower
-    if levels is None:
-        levels = usual_levels(task, [value for _, value in found])
+    found = values(lines, name)
     firsts = {
         level: next(
             (at for at, value in found if (value <= level if lower else value >= level)), None

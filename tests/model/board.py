@@ -269,7 +269,7 @@ class Board:
         correct = int(digest("test", what)[:4], 16)
         counts = {"G": counted(correct, 0x10000)}
         return msgspec.convert(
-            {"run": self.run, "round": job.round, "client": job.client, "counts": counts},
+            {"run": self.run, "round": job.round, "client": job.client, "own": counts},
             ClientMetrics,
         )
 

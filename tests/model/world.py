@@ -186,7 +186,7 @@ def stale_messages(setup: Setup) -> tuple[Said, ...]:
         place = {"run": OLD_RUN, "round": round_number, "client": client}
         later += [
             msgspec.convert({**place, "board": board, "state": "missing"}, Info),
-            msgspec.convert({**place, "counts": count}, ClientMetrics),
+            msgspec.convert({**place, "own": count}, ClientMetrics),
             Part(OLD_RUN, round_number, client, 0, "old update"),
         ]
     return (*first, *later)

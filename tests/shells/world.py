@@ -216,7 +216,7 @@ def from_old_boards(setup: Setup) -> tuple[Packet, ...]:
             count = {"G": counted(1, 2)}
             messages += [
                 msgspec.convert({**ids, "board": f"board-{index}", "state": "missing"}, Info),
-                msgspec.convert({**ids, "counts": count}, ClientMetrics),
+                msgspec.convert({**ids, "own": count}, ClientMetrics),
                 *cut(b"old update", run=OLD_RUN, round_number=2, client=client),
             ]
     return tuple(packet(FEDERATION, message) for message in messages)

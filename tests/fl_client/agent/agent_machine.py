@@ -131,7 +131,7 @@ def selected(
 def metrics(client: int, round_number: int = 1) -> ClientMetrics:
     counts = {"G": counted(1, 2)}
     return msgspec.convert(
-        {"run": "run", "round": round_number, "client": client, "counts": counts}, ClientMetrics
+        {"run": "run", "round": round_number, "client": client, "own": counts}, ClientMetrics
     )
 
 

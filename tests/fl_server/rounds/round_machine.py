@@ -130,7 +130,7 @@ def gone(name: str, clients: tuple[int, ...], **changes: object) -> Connected:
 def metrics(client: int, round_number: int = 1, run: str = "run") -> ClientMetrics:
     counts = {"G": counted(client, 10)}
     return msgspec.convert(
-        {"run": run, "round": round_number, "client": client, "counts": counts}, ClientMetrics
+        {"run": run, "round": round_number, "client": client, "own": counts}, ClientMetrics
     )
 
 

@@ -53,7 +53,7 @@ def test_the_mean_of_the_last_ten_is_over_rounds_that_were_tested() -> None:
 
 
 def test_rounds_bytes_and_seconds_to_an_accuracy() -> None:
-    first, second = reached(LINES, "accuracy_global", TASK, (0.1, 0.8, 0.9))
+    first, second = reached(LINES, "accuracy_global", (0.1, 0.8, 0.9))
     assert (first.round, first.bytes_up, first.seconds) == (0, 0, 0.0)
     assert (second.round, second.bytes_up, second.bytes_down) == (2, 20, 60)
 
