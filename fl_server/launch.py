@@ -167,15 +167,8 @@ def faulty_lab(
     participants = participants_of(store.experiment())
     folder = store.folder / "lab"
     display = Lines(store.folder.name)
-    own = Lab(
-        folder,
-        participants,
-        boards,
-        workers,
-        relayed=True,
-        data=options.data,
-        code=store.code,
-    )
+    data, code = options.data, store.code
+    own = Lab(folder, participants, boards, workers, relayed=True, data=data, code=code)
     with own as testbed:
         troubled = FaultyLab(store, testbed, script, display.write)
         with (

@@ -51,6 +51,14 @@ def load_experiment(
         raise ConfigError(f"{_place(path, text, overrides, str(error))}: {error}") from error
 
 
+def read_experiment(path: Path) -> Experiment:
+    """The complete experiment of a run, as it was checked then: its code may be gone now."""
+    try:
+        return _parsed(read_table(path)[1])
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
 def code_folder_of(path: Path) -> Path:
     """Where the users' code of an experiment is: beside it, or where its run has it from."""
     try:
@@ -99,6 +107,10 @@ def apply_override(table: dict[str, Any], override: str) -> None:
 
 def parse_experiment(table: Mapping[str, Any]) -> Experiment:
     """A parsed file as an Experiment, every key checked."""
+    return checked(_parsed(table))
+
+
+def _parsed(table: Mapping[str, Any]) -> Experiment:
     sections = get_type_hints(Experiment)
     _check_names("", table, sections)
     values: dict[str, Any] = {}
@@ -107,7 +119,7 @@ def parse_experiment(table: Mapping[str, Any]) -> Experiment:
         if not isinstance(inner, dict):
             raise ConfigError(f"{name} is {inner!r}; expected a section: [{name}]")
         values[name] = _parse_section(name, kind, inner)
-    return checked(Experiment(**values))
+    return Experiment(**values)
 
 
 def _parse_section(name: str, kind: type[Section], inner: dict[str, Any]) -> Section:
