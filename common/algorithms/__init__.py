@@ -90,12 +90,11 @@ def complete_options(name: str, options: Mapping[str, Option]) -> dict[str, Any]
 
 def find_builder(name: str) -> Callable[..., Algorithm]:
     """The function that builds an algorithm."""
-    places = known_builders()
-    if name not in places and ":" not in name:
-        raise ConfigError(
-            f"algorithm.name is {name!r}, which is not known{suggestion(name, places)}"
-        )
-    builder = find_function("algorithm.name", name, places.get(name, name))
+    place = name if ":" in name else BUILDERS.get(name) or known_builders().get(name)
+    if place is None:
+        near = suggestion(name, known_builders())
+        raise ConfigError(f"algorithm.name is {name!r}, which is not known{near}")
+    builder = find_function("algorithm.name", name, place)
     return cast("Callable[..., Algorithm]", builder)  # `build_complete` checks what it returns
 
 

@@ -8,6 +8,7 @@ import click
 import numpy as np
 
 from common.config import Experiment
+from common.data.dataset import OF_CLASSES, info_of
 from common.data.rebalance import Counts, Rebalance
 from common.errors import UsageError
 from common.experiment.file import load_experiment
@@ -16,6 +17,7 @@ from common.ids import parse_ids
 from common.program.cli import set_up_logging
 from fl_server.cli.options import experiment_file, overrides_option
 from fl_server.data import distribution
+from fl_server.data.local import reported_distribution
 from fl_server.data.picture import check_picture, write_picture
 from fl_server.data.prepare import prepare as prepare_shards
 from fl_server.data.sheet import sheet_of, write_sheet
@@ -46,6 +48,10 @@ def prepare(file: Path, overrides: tuple[str, ...], out: Path, ids: str | None) 
     """
     set_up_logging(0)
     experiment = load_experiment(file, overrides)
+    if experiment.data.partition == "local":
+        raise UsageError(
+            "data.partition is 'local': boards have their data already, nothing to prepare"
+        )
     clients = parse_ids(ids) if ids else tuple(range(experiment.data.clients))
     manifest = prepare_shards(experiment, out, clients)
     click.echo(
@@ -73,6 +79,8 @@ def show(
 ) -> None:
     """Draw how many samples of each class each client has to train.
 
+    Of data that only boards have: what they reported in a run, given its experiment.toml.
+
     \b
     Example: fl-server data show examples/demo.toml
     Example: fl-server data show examples/demo.toml --rebalanced -o distribution.png
@@ -84,9 +92,14 @@ def show(
     if augmented:
         _show_augmented(experiment, out)
         return
-    there = distribution.distribution_of(experiment)
+    if experiment.data.partition == "local":
+        there = reported_distribution(experiment, file.parent)
+    else:
+        there = distribution.distribution_of(experiment)
     title, counts = distribution.title_of(experiment.data), there.train
     notes = [f"{size:,}" for size in there.sizes]
+    if rebalanced and info_of(experiment.data).kind not in OF_CLASSES:
+        raise UsageError(f"--rebalanced is for classes; {experiment.data.dataset} has none")
     if rebalanced:
         rule = algorithm_of(experiment).rebalance or Rebalance()
         made = distribution.rebalanced(there, rule)

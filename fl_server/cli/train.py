@@ -45,6 +45,11 @@ def central(file: Path, overrides: tuple[str, ...], name: str | None, runs: Path
 
 def _train(experiment: Experiment, name: str, runs: Path) -> None:
     """One training; one that was interrupted goes on, a finished one is only reported."""
+    if experiment.data.partition == "local":
+        raise UsageError(
+            "data.partition is 'local': nobody has the samples of all clients together, so "
+            "there is no centralized training"
+        )
     check_start(experiment)
     wanted = check_name(name, "--run")
     from fl_server.central.baseline import Central, EpochLine  # imports torch

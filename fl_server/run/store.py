@@ -40,7 +40,10 @@ log = logging.getLogger(__name__)
 
 
 class RunRecord(Wire, frozen=True, kw_only=True):
-    """Who a run is; `id` is its name on the wire, unique even if the folder is made anew."""
+    """Who a run is; `id` is its name on the wire, unique even if the folder is made anew.
+
+    `computed`: CPU and torch -> the clients that they computed.
+    """
 
     format: int
     id: Text
@@ -49,6 +52,7 @@ class RunRecord(Wire, frozen=True, kw_only=True):
     finished: bool
     code: str = ""  # the folder of users' code; its files and their digests
     digests: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+    computed: dict[Text, Ids] = msgspec.field(default_factory=dict)
 
 
 @decodable
@@ -118,6 +122,16 @@ class RunStore:
         """Count this coordinator among those that worked on the run."""
         self._update_record(incarnation=self._record.incarnation + 1)
         return self._record.incarnation
+
+    @property
+    def computed(self) -> dict[str, tuple[int, ...]]:
+        """Which CPU and torch computed which clients."""
+        return self._record.computed
+
+    def note_computed(self, computed: dict[str, tuple[int, ...]]) -> None:
+        """Write that down, if it is new."""
+        if computed != self._record.computed:
+            self._update_record(computed=computed)
 
     def mark_finished(self) -> None:
         """The run has ended for good; what only a restart needs is deleted."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from common.access.address import Address
+from common.data.own.sources import is_own
 from common.disk.lock import FolderLock
 from common.errors import FedbedError, UsageError
 from common.experiment.resolve import own_code, participants_of
@@ -124,11 +125,15 @@ def simulated(processes: int) -> Iterator[Runner]:
 
 def _code_of(grid: Sequence[Planned]) -> Path | None:
     """The folder of users' code: boards have one."""
-    folders = {planned.code for planned in grid if own_code(planned.experiment)}
+    folders = {
+        planned.code
+        for planned in grid
+        if own_code(planned.experiment) or is_own(planned.experiment.data.dataset)
+    }
     if len(folders) > 1:
         raise UsageError(
-            f"the files of this sweep have code of their own in {len(folders)} folders; "
-            "in a lab, put them into one"
+            f"the files of this sweep have code or data of their own in {len(folders)} folders;"
+            " in a lab, put them into one"
         )
     return next(iter(folders), None)
 
