@@ -14,7 +14,7 @@ from common.errors import UsageError
 from common.experiment.file import load_experiment
 from common.ids import check_name
 from fl_server.cli.options import experiment_file, overrides_option, run_option
-from fl_server.run.first_model import check_start
+from fl_server.run.model.first import check_start
 from fl_server.sweeps.grid import plan, read_lists
 
 

@@ -21,8 +21,8 @@ from fl_server.central.baseline import Central, EpochLine
 from fl_server.central.learner import rate_of
 from fl_server.cli import main
 from fl_server.run.aggregator import Aggregator
-from fl_server.run.first_model import check_start, starting_model
 from fl_server.run.journal import read_records
+from fl_server.run.model.first import check_start, starting_model
 from fl_server.run.store import create_run
 
 SMALL = Experiment(
