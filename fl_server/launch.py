@@ -271,8 +271,7 @@ def _shown(
         yield
         return
     with web.serving(options.web, address, federation) as served:
-        text = f"the page is at {served.url}"
-        observe(stamped(facts.Web(text=text), time.time()))
+        observe(stamped(facts.Web(text=f"the page is at {served.url}"), time.time()))
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import math
 import re
@@ -111,7 +112,7 @@ def parse_experiment(table: Mapping[str, Any]) -> Experiment:
 
 
 def _parsed(table: Mapping[str, Any]) -> Experiment:
-    sections = get_type_hints(Experiment)
+    sections = _hints(Experiment)
     _check_names("", table, sections)
     values: dict[str, Any] = {}
     for name, kind in sections.items():
@@ -120,6 +121,12 @@ def _parsed(table: Mapping[str, Any]) -> Experiment:
             raise ConfigError(f"{name} is {inner!r}; expected a section: [{name}]")
         values[name] = _parse_section(name, kind, inner)
     return Experiment(**values)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Its fields and their types; to find them takes longer than all the rest."""
+    return get_type_hints(kind)
 
 
 def _parse_section(name: str, kind: type[Section], inner: dict[str, Any]) -> Section:
@@ -133,7 +140,7 @@ def _parse_section(name: str, kind: type[Section], inner: dict[str, Any]) -> Sec
                 raise ConfigError(f"{name}.{key} is {value!r}; expected a number or a string")
         inner = {**({"name": inner["name"]} if "name" in inner else {}), "options": options}
     else:
-        _check_names(f"{name}.", inner, get_type_hints(kind))
+        _check_names(f"{name}.", inner, _hints(kind))
     try:
         return msgspec.convert(inner, kind)
     except msgspec.ValidationError as error:
