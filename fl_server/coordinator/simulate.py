@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -63,8 +63,8 @@ class Simulation:
     def _private(self, client: int) -> Path:
         return self._snapshots.folder / f"download-to-{client}.safetensors"
 
-    def run(self) -> None:
-        """Run to the end."""
+    def run(self, *, pause: Callable[[], bool] = lambda: False) -> bool:
+        """Run to the end, or until `pause` is true between two rounds: then False."""
         self._conductor.report_start()
         try:
             self._clients.prepare(
@@ -79,11 +79,12 @@ class Simulation:
             here = self._presence()
             self._conductor.report(presence(here, connected=True))
             self._feed(Received(here, time.monotonic()))
-            while isinstance(self._conductor.state.phase, Working):
+            while isinstance(self._conductor.state.phase, Working) and not pause():
                 self._do_round(self._conductor.state.phase)
         finally:
             self._clients.release()
             self._aggregator.close()
+        return not isinstance(self._conductor.state.phase, Working)
 
     def _feed(self, event: Event) -> None:
         """There is nobody to publish to; what is left is closing rounds."""
