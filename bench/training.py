@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.figures import Effort, Figure, figure, median, rounded
 from bench.testbed import environment
-from common.worker.pool import TUNING
+from common.worker.children import TUNING
 
 CLIENTS = 12
 

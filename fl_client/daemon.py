@@ -99,7 +99,7 @@ class Daemon:
         self._gauges = Gauges(settings.state)
         self._jobs = Jobs(
             self._policy,
-            settings.state,
+            settings,
             pool,
             self._downloads,
             self._gauges,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
 from common import VERSION
 from common.config import Experiment
 from common.errors import FedbedError
-from common.experiment.resolve import algorithm_of, keeps_state, participants_of
+from common.experiment.resolve import algorithm_of, own_code, participants_of
 from common.wire.messages import Info, TrainDetail
 from common.worker.orders import EpochDone, JobDone, JobError, JobOrder, Prepare, Prepared
 from common.worker.pool import Pool
@@ -30,6 +29,7 @@ from fl_client.agent.state import (
 from fl_client.downloads import Downloads
 from fl_client.hardware.gauges import Gauges
 from fl_client.old_runs import forget_old_runs
+from fl_client.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Jobs:
     def __init__(
         self,
         policy: Policy,
-        folder: Path,
+        settings: Settings,
         pool: Pool,
         downloads: Downloads,
         gauges: Gauges,
@@ -48,12 +48,13 @@ class Jobs:
     ) -> None:
         self._store: SnapshotStore | None = None
         self._policy = policy
-        self._folder = folder
+        self._settings = settings
+        self._folder = settings.state
         self._pool = pool
         self._downloads = downloads
         self._gauges = gauges
         self._publish_problem = publish_problem
-        self._preparing: tuple[SnapshotStore, Experiment] | None = None
+        self._preparing: SnapshotStore | None = None
         self._private = False  # whether a client that trains has a download of its own
         self._running: dict[int, Job] = {}
         self._last_job = 0
@@ -72,14 +73,15 @@ class Jobs:
         try:
             experiment = msgspec.json.decode(detail.experiment, type=Experiment)
             mine = sorted(set(self._policy.clients) & set(participants_of(experiment)))
-            algorithm_of(experiment)
+            if not own_code(experiment):  # which only training processes import
+                algorithm_of(experiment)
         except (msgspec.DecodeError, FedbedError) as error:
             problem = f"cannot take part in {detail.run} (fedbed {detail.version}): {error}"
             self._publish_problem(problem)
             return False
         folder = self._folder / "runs" / detail.run
         forget_old_runs(folder)
-        self._preparing = (SnapshotStore(folder, detail.run), experiment)
+        self._preparing = SnapshotStore(folder, detail.run)
         self._pool.release()
         self._pool.prepare(
             Prepare(
@@ -88,6 +90,10 @@ class Jobs:
                 shards=str(self._folder / "shards"),
                 snapshots=str(folder),
                 clients=tuple(mine),
+                data=str(self._settings.data or ""),
+                class_counts=self._settings.class_counts,
+                code=str(self._settings.code or ""),
+                digests=detail.code,
             )
         )
         return True
@@ -131,8 +137,8 @@ class Jobs:
     def event_of(self, report: object, now: float) -> Event | None:
         """What a report of the pool means; None for a job that is forgotten."""
         match report:
-            case Prepared(run=run, problem=problem):
-                return self._prepared(run, problem, now)
+            case Prepared():
+                return self._prepared(report, now)
             case EpochDone(job=job_id) if job_id in self._running:
                 job = self._running[job_id]
                 info = self._info(job, state="training", epoch=report.epoch)
@@ -148,19 +154,24 @@ class Jobs:
                 return self._done(self._running.pop(job_id), report, joules, now)
         return None
 
-    def _prepared(self, run: str, problem: str, now: float) -> Event | None:
-        if self._preparing is None or self._preparing[0].run != run:
+    def _prepared(self, report: Prepared, now: float) -> Event | None:
+        store, self._preparing = self._preparing, None
+        if store is None or store.run != report.run:
+            self._preparing = store
             return None
-        store, experiment = self._preparing
-        self._preparing = None
-        self._publish_problem(problem)
-        if problem:
-            return OpenFailed(run, now)
-        self._store = store
-        algorithm = algorithm_of(experiment)
-        self._private = algorithm.private is not None
-        stateful = keeps_state(experiment)
-        return Opened(run, store.scan(), algorithm.coupled, now, stateful, self._private)
+        self._publish_problem(report.problem)
+        if report.problem:
+            return OpenFailed(report.run, now)
+        self._store, self._private = store, report.private
+        return Opened(
+            report.run,
+            store.scan(),
+            report.coupled,
+            now,
+            report.stateful,
+            report.private,
+            report.data,
+        )
 
     def _done(self, job: Job, done: JobDone, joules: float | None, now: float) -> Event:
         if done.metrics is not None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
 import secrets
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +24,39 @@ from broker.program import find_mosquitto
 from common.access.credentials import Credentials, Role, join_address, read_credentials
 from common.errors import BrokerError
 from common.ids import parse_ids
+from common.plugins import use_code
 from common.program.ports import free_port
 
 settings.register_profile("fedbed", deadline=None, max_examples=50)
-settings.load_profile("fedbed")
+settings.register_profile("quick", deadline=None, max_examples=20)
+
+# Else every process, ours and those that tests start, would compile every module again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fewer examples where the slow tests are left out as well."""
+    settings.load_profile("quick" if config.option.markexpr == "not slow" else "fedbed")
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays; the collector need not look at it in every test.
+
+    Threads of torch that wait for each other would take all cores from the other tests.
+    """
+    gc.collect()
+    gc.freeze()
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def files_are_not_forced_to_the_disk() -> Iterator[None]:
+    """A power cut alone would show a difference; the processes that tests start do wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -37,25 +70,29 @@ def logging_as_before() -> Iterator[None]:
         root.removeHandler(handler)
 
 
-def _broker(folder: Path) -> Broker:
+@contextmanager
+def _running(folder: Path, *, guarded: bool = False) -> Iterator[Broker]:
+    """A broker that is killed in the end: to stop one that saves takes it a second."""
     try:
         find_mosquitto()
     except BrokerError as error:
         pytest.fail(f"these tests need a real broker: {error}", pytrace=False)
-    return Broker(BrokerConfig(port=free_port()), folder)
+    with Broker(BrokerConfig(port=free_port(), guarded=guarded), folder) as running:
+        yield running
+        running.kill()
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One broker for the whole session, at `.host` and `.port`; not to be killed."""
-    with _broker(tmp_path_factory.mktemp("broker")) as running:
+    with _running(tmp_path_factory.mktemp("broker")) as running:
         yield running
 
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker of the test's own, to kill and restart."""
-    with _broker(tmp_path / "own-broker") as running:
+    with _running(tmp_path / "own-broker") as running:
         yield running
 
 
@@ -93,7 +130,7 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
     folder = tmp_path / "guarded"
     ensure_certificate(folder, ["localhost", "127.0.0.1"])
     prepare_files(folder)
-    with Broker(BrokerConfig(port=free_port(), guarded=True), folder) as running:
+    with _running(folder, guarded=True) as running:
         yield Guarded(running)
 
 
@@ -101,3 +138,10 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
 def federation() -> str:
     """A federation that no other test uses."""
     return f"t{secrets.token_hex(4)}"
+
+
+@pytest.fixture(autouse=True)
+def no_code_of_others() -> Iterator[None]:
+    """The folder of users' code is a setting of the process; no test leaves one to the next."""
+    yield
+    use_code(None)

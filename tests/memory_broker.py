@@ -9,6 +9,7 @@ while it is in `MemoryLink.receive`, so a test decides the order of all that hap
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import deque
@@ -354,6 +355,7 @@ class MemoryLink:
         return happening
 
 
+@functools.lru_cache(10_000)
 def matches(pattern: str, topic: str) -> bool:
     """Whether a topic filter with `+` and `#` matches a topic."""
     wanted, levels = pattern.split("/"), topic.split("/")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "common": (
         {"errors", "__init__"},
         {"ids", "rng", "texts", "arrays", "plugins"},
-        {"disk", "access", "program"},
+        {"disk", "access", "program", "code_files"},
+        {"install"},
         {"wire"},
         {"config"},
         {"data"},
@@ -38,7 +40,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"rounds"},
         {"run"},
         {"watch", "central", "data"},
-        {"coordinator", "reports"},
+        {"coordinator", "reports", "check"},
         {"lab"},
         {"launch"},
         {"sweeps"},
@@ -105,58 +107,106 @@ class Import:
         return self.module.split(".", 1)[0]
 
 
-def sources() -> list[Path]:
-    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+@dataclass
+class Source:
+    """What the rules ask about a file, found in one walk through its tree."""
+
+    docstring: str = ""
+    is_empty: bool = True
+    lines: int = 0
+    imports: list[Import] = field(default_factory=list)
+    at_import: list[Import] = field(default_factory=list)  # not in functions, nor for types
+    private: list[str] = field(default_factory=list)  # names that are imported
+    calls: list[tuple[str, int]] = field(default_factory=list)
+    calls_at_import: list[int] = field(default_factory=list)
+    subscripts: list[tuple[str, int]] = field(default_factory=list)
+    allows_pickle: bool = False
+
+    def add(self, node: ast.AST, *, for_types_only: bool, in_function: bool) -> None:
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                for found in imports_in(node, for_types_only=for_types_only):
+                    self.imports.append(found)
+                    if not for_types_only and not in_function:
+                        self.at_import.append(found)
+                    name = found.module.rpartition(".")[2]
+                    if isinstance(node, ast.ImportFrom) and re.match(r"_[^_]", name):
+                        self.private.append(f"{node.lineno} imports {name}")
+            case ast.Call():
+                self.calls.append((dotted(node.func), node.lineno))
+            case ast.Subscript(value=ast.Name(id="dict" | "Mapping")):
+                self.subscripts.append((ast.unparse(node), node.lineno))
+            case ast.keyword(arg="allow_pickle"):
+                is_false = isinstance(node.value, ast.Constant) and node.value.value is False
+                self.allows_pickle |= not is_false
+            case _:
+                pass
 
 
-@functools.cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+def imports_in(node: ast.Import | ast.ImportFrom, *, for_types_only: bool) -> list[Import]:
+    before = ""
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "relative imports are not used here"
+        before = f"{node.module}."
+    return [Import(f"{before}{one.name}", node.lineno, for_types_only) for one in node.names]
 
 
-def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
+def dotted(node: ast.AST) -> str:
+    """`torch.load` as it is written; nothing for what is no such name."""
+    match node:
+        case ast.Name():
+            return node.id
+        case ast.Attribute():
+            return f"{dotted(node.value)}.{node.attr}"
+        case _:
+            return ""
 
 
 def is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
-def imports_of(node: ast.AST, *, for_types_only: bool = False) -> Iterator[Import]:
-    """All imports below a node, wherever they stand: also inside of functions."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import):
-            for alias in child.names:
-                yield Import(alias.name, child.lineno, for_types_only)
-        elif isinstance(child, ast.ImportFrom):
-            assert child.level == 0, "relative imports are not used here"
-            for alias in child.names:
-                yield Import(f"{child.module}.{alias.name}", child.lineno, for_types_only)
-        yield from imports_of(child, for_types_only=for_types_only or is_type_checking(child))
+@functools.cache
+def source_of(path: Path) -> Source:
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text, filename=str(path))
+    found = Source(ast.get_docstring(tree) or "", not tree.body, len(text.splitlines()))
+    waiting: list[tuple[ast.AST, bool, bool]] = []
+    for top in tree.body:
+        if isinstance(top, ast.Expr) and isinstance(top.value, ast.Call):
+            found.calls_at_import.append(top.lineno)
+        waiting.append((top, False, isinstance(top, FUNCTIONS)))
+    while waiting:
+        node, for_types_only, in_function = waiting.pop()
+        found.add(node, for_types_only=for_types_only, in_function=in_function)
+        below = for_types_only or is_type_checking(node)
+        waiting += ((child, below, in_function) for child in ast.iter_child_nodes(node))
+    return found
 
 
-def imports(path: Path) -> list[Import]:
-    return list(imports_of(tree_of(path)))
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
-def everything() -> list[Path]:
-    folders = (*PACKAGES, "tests", "bench")
+def files_in(*folders: str) -> list[Path]:
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@functools.cache
+def sources() -> list[Path]:
+    return files_in(*PACKAGES)
+
+
+@functools.cache
+def everything() -> list[Path]:
+    return files_in(*PACKAGES, "tests", "bench")
 
 
 def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
-def at_import(path: Path) -> list[Import]:
-    """What importing a module imports: nothing inside of functions, nothing for types only."""
-    tree = ast.Module(
-        body=[node for node in tree_of(path).body if not isinstance(node, FUNCTIONS)],
-        type_ignores=[],
-    )
-    return [found for found in imports_of(tree) if not found.for_types_only]
-
-
+@functools.cache
 def targets(module: str) -> list[Path]:
     """The files of ours behind `package.module.name`: the module, and the packages above it."""
     found, parts = [], module.split(".")
@@ -173,7 +223,9 @@ def targets(module: str) -> list[Path]:
 
 def importers(module: str) -> set[str]:
     return {
-        name_of(path) for path in sources() if module in {found.top for found in imports(path)}
+        name_of(path)
+        for path in sources()
+        if module in {found.top for found in source_of(path).imports}
     }
 
 
@@ -193,13 +245,14 @@ def test_the_packages_are_there() -> None:
 def test_a_package_imports_only_those_below_it(package: str, allowed: set[str]) -> None:
     wrong = [
         f"{name_of(path)}:{found.line} imports {found.module}"
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for found in imports(path)
+        for path in files_in(package)
+        for found in source_of(path).imports
         if found.top in {*PACKAGES, "tests"} - allowed
     ]
     assert wrong == []
 
 
+@functools.cache
 def room(module: str) -> tuple[str, str]:
     """Package and room of a module: ("common", "wire") for common.wire.link."""
     package, _, rest = module.partition(".")
@@ -221,9 +274,9 @@ def level(package: str, name: str) -> int:
 @pytest.mark.parametrize("package", LAYERS)
 def test_a_room_imports_only_rooms_below_it(package: str) -> None:
     wrong = []
-    for path in sorted((ROOT / package).rglob("*.py")):
+    for path in files_in(package):
         _, mine = room(module_of(path))
-        for found in imports(path):
+        for found in source_of(path).imports:
             if found.top != package or found.for_types_only:
                 continue
             _, other = room(found.module)
@@ -235,8 +288,8 @@ def test_a_room_imports_only_rooms_below_it(package: str) -> None:
 def test_what_people_see_knows_neither_the_coordinator_nor_the_lab() -> None:
     wrong = [
         f"{name_of(path)}:{found.line} imports {found.module}"
-        for path in sorted((ROOT / "fl_server/watch").rglob("*.py"))
-        for found in imports(path)
+        for path in files_in("fl_server/watch")
+        for found in source_of(path).imports
         if found.module.startswith(("fl_server.coordinator", "fl_server.lab"))
     ]
     assert wrong == []
@@ -245,11 +298,10 @@ def test_what_people_see_knows_neither_the_coordinator_nor_the_lab() -> None:
 def test_what_was_parsed_has_a_type() -> None:
     """`dict[str, Any]` does not leave the parsers."""
     wrong = {
-        f"{name_of(path)}:{node.lineno}"
-        for path in sorted((ROOT / "fl_server").rglob("*.py"))
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Subscript)
-        and ast.unparse(node) in {"dict[str, Any]", "Mapping[str, Any]"}
+        f"{name_of(path)}:{line}"
+        for path in files_in("fl_server")
+        for text, line in source_of(path).subscripts
+        if text in {"dict[str, Any]", "Mapping[str, Any]"}
         and not within(name_of(path), UNTYPED)
     }
     assert wrong == set()
@@ -279,7 +331,7 @@ def test_torch_is_imported_only_where_it_computes() -> None:
     wrong = {
         name_of(path)
         for path in sources()
-        for found in at_import(path)
+        for found in source_of(path).at_import
         if found.top in {"torch", "torchvision"} and not within(name_of(path), TORCH)
     }
     assert wrong == set()
@@ -290,26 +342,24 @@ def test_links_are_made_by_command_lines_and_passed_down() -> None:
     makers = {
         name_of(path)
         for path in sources()
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "PahoLink"
+        for called, _ in source_of(path).calls
+        if called == "PahoLink"
     }
+    assert makers
     assert makers <= MAKE_LINKS
 
 
-@pytest.mark.parametrize("folder", sorted({path.parent for path in sources()}), ids=name_of)
-def test_a_folder_can_be_taken_in_at_a_glance(folder: Path) -> None:
-    modules = [path for path in folder.glob("*.py") if not path.name.startswith("__")]
-    assert len(modules) <= MOST_MODULES or name_of(folder) == ONE_FILE_PER_PAPER
+def test_a_folder_can_be_taken_in_at_a_glance() -> None:
+    modules = Counter(path.parent for path in sources() if not path.name.startswith("__"))
+    wrong = {
+        name_of(folder): count for folder, count in modules.items() if count > MOST_MODULES
+    }
+    assert wrong.keys() <= {ONE_FILE_PER_PAPER}, wrong
 
 
 def test_no_private_name_is_imported_from_another_module() -> None:
     wrong = [
-        f"{name_of(path)}:{node.lineno} imports {alias.name}"
-        for path in everything()
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if alias.name.startswith("_") and not alias.name.startswith("__")
+        f"{name_of(path)}:{found}" for path in everything() for found in source_of(path).private
     ]
     assert wrong == []
 
@@ -317,9 +367,7 @@ def test_no_private_name_is_imported_from_another_module() -> None:
 def is_pure(path: Path) -> bool:
     """What says so in the first word of its docstring, and every module of the two machines."""
     machines = {ROOT / "fl_server/rounds", ROOT / "fl_client/agent"}
-    return (ast.get_docstring(tree_of(path)) or "").startswith(
-        "PURE"
-    ) or path.parent in machines
+    return source_of(path).docstring.startswith("PURE") or path.parent in machines
 
 
 def reached_from(path: Path) -> dict[Path, str]:
@@ -328,7 +376,7 @@ def reached_from(path: Path) -> dict[Path, str]:
     queue = [path]
     while queue:
         here = queue.pop()
-        for imported in at_import(here):
+        for imported in source_of(here).at_import:
             for target in targets(imported.module):
                 if target not in found:
                     found[target] = f"{found[here]} > {name_of(target)}"
@@ -336,62 +384,58 @@ def reached_from(path: Path) -> dict[Path, str]:
     return found
 
 
-@pytest.mark.parametrize("path", [path for path in sources() if is_pure(path)], ids=name_of)
-def test_a_pure_module_reaches_nothing_of_the_world(path: Path) -> None:
+def test_a_pure_module_reaches_nothing_of_the_world() -> None:
+    pure = [path for path in sources() if is_pure(path)]
+    assert len(pure) > 10
     wrong = [
         f"{way} imports {found.module}"
+        for path in pure
         for reached, way in reached_from(path).items()
-        for found in at_import(reached)
+        for found in source_of(reached).at_import
         if found.top in WORLD
     ]
     assert wrong == []
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
+def test_what_needs_no_torch_does_not_import_it() -> None:
+    needless = (
         "fl_server.coordinator.service",
         "fl_server.coordinator.conductor",
         "fl_client.daemon",
-    ],
-)
-def test_what_needs_no_torch_does_not_import_it(module: str) -> None:
-    code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+    )
+    code = "import sys\n" + "\n".join(
+        f"import {module}\nassert 'torch' not in sys.modules, {module!r}" for module in needless
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-@pytest.mark.parametrize("path", sources(), ids=name_of)
-def test_a_file_fits_in_a_head(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+def test_a_file_fits_in_a_head() -> None:
+    lines = {name_of(path): source_of(path).lines for path in sources()}
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
 
 
-@pytest.mark.parametrize("path", sources(), ids=name_of)
-def test_a_module_says_what_it_is_for(path: Path) -> None:
-    tree = tree_of(path)
-    assert ast.get_docstring(tree) or not tree.body
+def test_a_module_says_what_it_is_for() -> None:
+    found = {name_of(path): source_of(path) for path in sources()}
+    assert [
+        n for n, source in found.items() if not source.docstring and not source.is_empty
+    ] == []
 
 
 def test_nothing_is_unpickled_or_evaluated_anywhere() -> None:
-    everywhere = everything()
-    imported = {(name_of(p), i.top) for p in everywhere for i in imports(p)}
-    assert not {(name, top) for name, top in imported if top in FORBIDDEN}
-    for path in everywhere:
-        for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.Call):
-                called = ast.unparse(node.func)
-                assert called not in {"eval", "exec", "torch.load"}, name_of(path)
-            if isinstance(node, ast.keyword):
-                allowed = isinstance(node.value, ast.Constant) and node.value.value is False
-                assert node.arg != "allow_pickle" or allowed, name_of(path)
+    for path in everything():
+        source = source_of(path)
+        assert not {found.top for found in source.imports} & FORBIDDEN, name_of(path)
+        called = {name for name, _ in source.calls}
+        assert not called & {"eval", "exec", "torch.load"}, name_of(path)
+        assert not source.allows_pickle, name_of(path)
 
 
 def test_nothing_but_definitions_runs_at_import() -> None:
     """No parsing of arguments, no settings of logs, no seeding: calls stand in functions."""
     wrong = [
-        f"{name_of(path)}:{node.lineno}"
+        f"{name_of(path)}:{line}"
         for path in sources()
         if path.name != "__main__.py"
-        for node in tree_of(path).body
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        for line in source_of(path).calls_at_import
     ]
     assert wrong == []

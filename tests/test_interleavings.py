@@ -27,6 +27,7 @@ patient_setups = st.builds(
     coupled=st.booleans(),
     rate=st.sampled_from((1.0, 0.5)),
     evaluate_every=st.sampled_from((1, 2)),
+    local=st.booleans(),
 )
 hasty_setups = st.builds(
     dataclasses.replace,
@@ -93,7 +94,7 @@ def others_are_enough(setup: Setup, gone: int) -> bool:
     return there >= max(least_updates(setup), setup.start_with or len(setup.clients))
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(patient_setups, stories, st.booleans())
 def test_a_disturbed_run_ends_with_the_numbers_of_an_undisturbed_one(
     setup: Setup, story: bytes, leftovers: bool
@@ -101,7 +102,7 @@ def test_a_disturbed_run_ends_with_the_numbers_of_an_undisturbed_one(
     check_that_nothing_changed(setup, story, leftovers=leftovers)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(hasty_setups, stories, st.none() | st.integers(0, 2))
 def test_an_impatient_run_always_ends_and_never_with_too_few_updates(
     setup: Setup, story: bytes, gone: int | None
@@ -137,11 +138,26 @@ def moves_of(setup: Setup, name: str) -> int:
     return world.moved[name]
 
 
+every_boundary = pytest.param(1, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("stride", [5, every_boundary])
 @pytest.mark.parametrize("coupled", [False, True])
 @pytest.mark.parametrize("name", ["coordinator", "board-0", "board-1"])
-def test_a_restart_at_any_action_boundary_changes_nothing(name: str, coupled: bool) -> None:
-    setup = Setup(coupled=coupled)
-    for boundary in range(moves_of(setup, name)):
+def test_a_restart_at_any_action_boundary_changes_nothing(
+    name: str, coupled: bool, stride: int
+) -> None:
+    check_restarts(Setup(coupled=coupled), name, stride)
+
+
+@pytest.mark.parametrize("stride", [5, every_boundary])
+@pytest.mark.parametrize("name", ["coordinator", "board-0"])
+def test_nor_does_one_where_only_boards_have_the_data(name: str, stride: int) -> None:
+    check_restarts(Setup(local=True, rounds=1), name, stride)
+
+
+def check_restarts(setup: Setup, name: str, stride: int) -> None:
+    for boundary in range(0, moves_of(setup, name), stride):
         world = World(setup)
         world.run_until_quiet(lambda: world.moved[name] == boundary)  # noqa: B023 - runs now
         next(party for party in world.parties if party.name == name).crash()
@@ -149,10 +165,11 @@ def test_a_restart_at_any_action_boundary_changes_nothing(name: str, coupled: bo
         assert world.outcome() == undisturbed(setup), f"killed after {boundary} moves"
 
 
+@pytest.mark.parametrize("stride", [5, every_boundary])
 @pytest.mark.parametrize("forget", [False, True])
-def test_a_broker_killed_at_any_moment_changes_nothing(forget: bool) -> None:
+def test_a_broker_killed_at_any_moment_changes_nothing(forget: bool, stride: int) -> None:
     setup = Setup()
-    for boundary in range(moves_of(setup, "coordinator")):
+    for boundary in range(0, moves_of(setup, "coordinator"), stride):
         world = World(setup)
         world.run_until_quiet(lambda: world.moved["coordinator"] == boundary)  # noqa: B023
         world.kill_broker(forget=forget)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import socket
 import ssl
 import threading
 import time
 from dataclasses import dataclass, field
 
-from common.access.tls import shake_hands, why
+from common.access.greeting import greet
+from common.access.tls import connect, why
 from common.errors import BrokerError
 
 
@@ -41,20 +41,20 @@ def session_name(address: Address, client_id: str) -> str:
 def probe(address: Address, timeout: float = 5.0, *, patience: float = 0.0) -> None:
     """Fail with the reason if the broker does not answer within the patience (seconds).
 
-    With TLS, what answers must also be the broker that the credentials are for.
+    What answers must speak MQTT and, with TLS, be the broker that the credentials are for.
     """
     end = time.monotonic() + patience
     try:
-        if address.ca is None:
-            socket.create_connection((address.host, address.port), timeout).close()
-        else:
-            shake_hands(address.host, address.port, address.ca, timeout)
+        with connect(address.host, address.port, address.ca, timeout) as connection:
+            wrong = greet(connection, address.username, address.password)
     except OSError as error:
         if time.monotonic() < end:
             threading.Event().wait(0.2)
             probe(address, timeout, patience=end - time.monotonic())
             return
         raise BrokerError(_unreachable(address, error)) from error
+    if wrong:
+        raise BrokerError(f"{address}: {wrong}; is --broker right?")
 
 
 def _unreachable(address: Address, error: OSError) -> str:

@@ -24,13 +24,22 @@ def client_context(ca: str) -> ssl.SSLContext:
     return context
 
 
+def connect(host: str, port: int, ca: str | None, timeout: float) -> socket.socket:
+    """A connection, with TLS if there is a CA (PEM). OSError if it fails."""
+    plain = socket.create_connection((host, port), timeout)
+    if ca is None:
+        return plain
+    try:
+        return client_context(ca).wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
+
+
 def shake_hands(host: str, port: int, ca: str, timeout: float) -> datetime:
     """Connect as a client; when the server's certificate expires. OSError if it fails."""
-    context = client_context(ca)
-    with (
-        socket.create_connection((host, port), timeout) as plain,
-        context.wrap_socket(plain, server_hostname=host) as guarded,
-    ):
+    with connect(host, port, ca, timeout) as guarded:
+        assert isinstance(guarded, ssl.SSLSocket)
         certificate = guarded.getpeercert()
     assert certificate, "a verified connection has a certificate"
     return _end(cast("str", certificate["notAfter"]))

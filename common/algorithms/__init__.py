@@ -19,7 +19,7 @@ import msgspec
 from common.algorithms.base import Algorithm
 from common.config import Option
 from common.errors import ConfigError
-from common.plugins import find_function
+from common.plugins import find_function, user_errors
 
 _HERE = "common.algorithms"
 BUILDERS = {
@@ -55,7 +55,9 @@ def build(name: str, options: Mapping[str, Option]) -> Algorithm:
 
 def build_complete(name: str, options: Mapping[str, Any]) -> Algorithm:
     """The algorithm of this name with all of its options, from `complete_options`."""
-    algorithm: object = find_builder(name)(**options)
+    builder = find_builder(name)
+    with user_errors(f"algorithm.name is {name!r}", builder):
+        algorithm: object = builder(**options)
     if not isinstance(algorithm, Algorithm):
         raise ConfigError(f"algorithm.name is {name!r}, which does not build an Algorithm")
     return algorithm
@@ -88,12 +90,11 @@ def complete_options(name: str, options: Mapping[str, Option]) -> dict[str, Any]
 
 def find_builder(name: str) -> Callable[..., Algorithm]:
     """The function that builds an algorithm."""
-    places = known_builders()
-    if name not in places and ":" not in name:
-        raise ConfigError(
-            f"algorithm.name is {name!r}, which is not known{suggestion(name, places)}"
-        )
-    builder = find_function("algorithm.name", name, places.get(name, name))
+    place = name if ":" in name else BUILDERS.get(name) or known_builders().get(name)
+    if place is None:
+        near = suggestion(name, known_builders())
+        raise ConfigError(f"algorithm.name is {name!r}, which is not known{near}")
+    builder = find_function("algorithm.name", name, place)
     return cast("Callable[..., Algorithm]", builder)  # `build_complete` checks what it returns
 
 
@@ -111,8 +112,9 @@ def _registered() -> dict[str, str]:
 
 def options_of(builder: Callable[..., Algorithm]) -> dict[str, tuple[Any, Any]]:
     """Option -> (type, default), from the builder's signature."""
-    hints = get_type_hints(builder, include_extras=True)
-    parameters = inspect.signature(builder).parameters.values()
+    with user_errors("the types of an algorithm's options", builder):
+        hints = get_type_hints(builder, include_extras=True)
+        parameters = inspect.signature(builder).parameters.values()
     return {p.name: (hints.get(p.name, Any), p.default) for p in parameters}
 
 

@@ -172,7 +172,8 @@ class Algorithm:
     the models tested before a training. `coupled`: a client's new state only counts once the
     server has used its update. `most_weight` is the largest weight that an update of a client
     with so many samples may have: heavier ones are rejected. `copies` names parts that are
-    built like the base or the head. `rebalance` is which rebalanced samples the clients need.
+    built like the base or the head. `splits`: it treats the model's head by itself.
+    `rebalance` is which rebalanced samples the clients need.
     """
 
     name: str
@@ -189,6 +190,7 @@ class Algorithm:
     most_weight: Callable[[int], float] = by_samples
     copies: Mapping[str, Literal["base", "head"]] = field(default_factory=dict)
     rebalance: Rebalance | None = None
+    splits: bool = False
 
     @property
     def stateful(self) -> bool:

@@ -88,6 +88,7 @@ def fedavg2rep(
 
     return Algorithm(
         name="fedavg2rep",
+        splits=True,
         server_init=decoupled.with_first_head,
         client_init=client_init,
         client_update=client_update,

@@ -65,6 +65,7 @@ def fedbabu(
 
     return Algorithm(
         name="fedbabu",
+        splits=True,
         client_update=client_update,
         expects=expects,
         server_update=decoupled.new_state,

@@ -22,6 +22,7 @@ def fedper(*, upload: Upload = "full", weighting: Weighting = "samples") -> Algo
 
     return Algorithm(
         name="fedper",
+        splits=True,
         server_init=decoupled.with_first_head,
         client_init=decoupled.first_head,
         client_update=client_update,

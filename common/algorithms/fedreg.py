@@ -139,6 +139,7 @@ def fedreg(
 
     return Algorithm(
         name="fedreg",
+        splits=True,
         server_init=with_first_head if sends_first else start_from,
         client_init=client_init,
         client_update=client_update,

@@ -82,6 +82,7 @@ def fedrep(
 
     return Algorithm(
         name="fedrep",
+        splits=True,
         server_init=decoupled.with_first_head,
         client_init=client_init,
         client_update=client_update,

@@ -61,6 +61,7 @@ def fedrod(*, first_head: FirstHead = "initial", weighting: Weighting = "samples
 
     return Algorithm(
         name="fedrod",
+        splits=True,
         server_init=with_first_head if first_head == "initial" else start_from,
         client_init=client_init,
         client_update=client_update,

@@ -118,6 +118,7 @@ def gpfl(
 
     return Algorithm(
         name="gpfl",
+        splits=True,
         server_init=server_init,
         client_init=client_init,
         client_update=client_update,

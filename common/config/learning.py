@@ -18,7 +18,7 @@ class AlgorithmSection(Section, frozen=True, kw_only=True):
         str,
         Meta(
             description="One of those that `fl-server algorithms` lists; or your own, as "
-            '"package.module:builder".'
+            '"file.py:builder" (a file beside the experiment) or "package.module:builder".'
         ),
     ] = "fedavg"
     options: dict[str, Option] = {}  # noqa: RUF012 - msgspec copies it
@@ -32,20 +32,31 @@ class ModelSection(Section, frozen=True, kw_only=True):
         Meta(
             description='"dnn" (one hidden layer), "convnet" (two convolutions), "small" (a '
             'little convnet), "mcmahan", "cifar-cnn", "s2cnn" or, for text, "char-lstm"; or '
-            'your own, as "package.module:function".'
+            'torchvision\'s, as "torchvision:resnet18"; or your own, as "file.py:function" or '
+            '"package.module:function".'
         ),
     ] = "convnet"
+    head: Annotated[
+        str,
+        Meta(
+            description="The part of your own model that is its head, such as "
+            '"fc"; only algorithms that treat the head by itself need it.'
+        ),
+    ] = ""
     init_weights: Annotated[
         str,
         Meta(
-            description="File with trained weights to start from, such as the "
-            "model.safetensors of another run; what does not fit is drawn as usual."
+            description="Safetensors file with trained weights to start from, such as the "
+            "model.safetensors of another run, or pretrained ones; a relative path begins "
+            "at the experiment's folder. Only the coordinator needs it. What does not fit "
+            "(the head, with other classes) is drawn as usual."
         ),
     ] = ""
     warm_up: Annotated[
         int,
         Meta(
             ge=0,
+            le=1_000_000,
             description="Epochs that the server trains on the shared samples before round 1 "
             "(needs data.share).",
         ),
@@ -84,16 +95,19 @@ class ModelSection(Section, frozen=True, kw_only=True):
 class TrainingSection(Section, frozen=True, kw_only=True):
     """What a selected client does in a round."""
 
-    epochs: Annotated[int, Meta(ge=1, description="Passes over the client's samples.")] = 5
+    epochs: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Passes over the client's samples.")
+    ] = 5
     steps: Annotated[
         int,
         Meta(
             ge=0,
+            le=1_000_000_000,
             description="If not 0: train for this many steps instead of epochs; the samples "
             "are shuffled anew when all were used.",
         ),
     ] = 0
-    batch_size: Annotated[int, Meta(ge=1, description="Samples per step.")] = 20
+    batch_size: Annotated[int, Meta(ge=1, le=1_000_000, description="Samples per step.")] = 20
     optimizer: Annotated[
         Literal["sgd", "adam"],
         Meta(description='"sgd" or "adam".'),
@@ -129,7 +143,9 @@ class TrainingSection(Section, frozen=True, kw_only=True):
 class CentralSection(Section, frozen=True, kw_only=True):
     """How `fl-server central` trains on the samples of all clients together."""
 
-    epochs: Annotated[int, Meta(ge=1, description="Passes over all training samples.")] = 20
+    epochs: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Passes over all training samples.")
+    ] = 20
     schedule: Annotated[
         Literal["cosine", "constant"],
         Meta(description="Learning rate: falling to 0 along a cosine, or always the same."),

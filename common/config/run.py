@@ -25,12 +25,15 @@ class ExperimentSection(Section, frozen=True, kw_only=True):
     seed: Annotated[
         int, Meta(ge=0, description="Seed of every random draw: same seed, same bits.")
     ] = 1
-    rounds: Annotated[int, Meta(ge=1, description="Number of training rounds.")] = 10
+    rounds: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Number of training rounds.")
+    ] = 10
     grace: Annotated[
         float | Literal["forever"],
         Meta(
             description="Seconds a lost board is waited for before the round continues without "
-            'it, or "forever" for runs that must be reproducible on flaky fleets.'
+            'it, or "forever" for runs that must be reproducible on flaky fleets (with each '
+            "client on the same CPU and torch throughout)."
         ),
     ] = 60.0
     deadline: Annotated[

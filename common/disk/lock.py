@@ -58,3 +58,16 @@ class FolderLock:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def holder(folder: Path) -> str:
+    """Who holds a folder now; empty if nobody does. Nothing is created or changed."""
+    try:
+        with (folder / "lock").open() as file:
+            try:
+                fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read().strip() or "another process"
+    except OSError:  # never locked, or a file system without locks
+        pass
+    return ""

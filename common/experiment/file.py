@@ -15,15 +15,17 @@ from typing import Any, get_type_hints
 import msgspec
 
 from common.algorithms import choices, find_builder, options_of
-from common.config import AlgorithmSection, Experiment, Option, Section
+from common.config import AlgorithmSection, DataSection, Experiment, Option, Schema, Section
 from common.errors import ConfigError
 from common.experiment.resolve import checked
+from common.plugins import use_code
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+NAMES = "expected letters A-Z and a-z, digits, '.', '_' or '-' (at most 64)"
 WIDTH = 90  # of comments in the files that we write
 
 
@@ -35,6 +37,7 @@ def load_experiment(
     A file with a [sweep] is many experiments; with `one_of_many` the overrides select one.
     """
     text, table = read_table(path)
+    use_code(code_folder_of(path))
     if table.pop("sweep", None) is not None and not one_of_many:
         raise ConfigError(f"{path} has a [sweep] section; run it with 'fl-server sweep {path}'")
     overrides = tuple(overrides)
@@ -48,14 +51,28 @@ def load_experiment(
         raise ConfigError(f"{_place(path, text, overrides, str(error))}: {error}") from error
 
 
-def read_table(path: Path) -> tuple[str, dict[str, Any]]:
-    """A TOML file as text and as a table."""
+def code_folder_of(path: Path) -> Path:
+    """Where the users' code of an experiment is: beside it, or where its run has it from."""
+    try:
+        record = msgspec.json.decode((path.parent / "run.json").read_bytes(), type=_CodeOfRun)
+    except (OSError, msgspec.DecodeError):
+        return path.parent.absolute()
+    return Path(record.code) if record.code else path.parent.absolute()
+
+
+class _CodeOfRun(msgspec.Struct):
+    """What the record of a run says about users' code."""
+
+    code: str = ""
+
+
+def read_table(path: Path, cure: str = "") -> tuple[str, dict[str, Any]]:
+    """A TOML file as text and as a table; `cure`: what to do if it is not there."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise ConfigError(
-            f"{path} does not exist; write one with 'fl-server init {path}'"
-        ) from error
+        cure = cure or f"write one with 'fl-server init {path}'"
+        raise ConfigError(f"{path} does not exist; {cure}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     try:
@@ -133,6 +150,8 @@ def _explain(section: str, error: str, inner: Mapping[str, Any], kind: type[Sect
         return f"{section}.{what}"
     value = inner.get(key, inner.get("options", {}).get(key))
     what = what[0].lower() + what[1:].replace("`", "")
+    if "matching regex" in what:
+        what = NAMES
     if what.startswith("invalid enum value"):
         what = f"expected {choices(get_type_hints(kind, include_extras=True)[key])}"
     return f"{section}.{key} is {value!r}; {what}"
@@ -178,14 +197,29 @@ def write_text(experiment: Experiment) -> str:
             lines += [f"# {line}" for line in textwrap.wrap(description(hint), WIDTH)]
             lines.append(f"{key} = {as_toml(value)}")
         lines.append("")
+        if isinstance(section, DataSection) and section.schema is not None:
+            lines += schema_lines(section.schema)
     return "\n".join(lines)
+
+
+def schema_lines(schema: Schema) -> list[str]:
+    """The section [data.schema], and an empty line."""
+    fields = msgspec.to_builtins(schema).items()
+    return [
+        "# What a sample is and what its target is.",
+        "[data.schema]",
+        *(f"{key} = {as_toml(value)}" for key, value in fields),
+        "",
+    ]
 
 
 def settings_of(section: Section) -> dict[str, tuple[object, Any]]:
     """Key -> (value, type); an algorithm's own options stand beside its name."""
     hints = get_type_hints(type(section), include_extras=True)
     found = {
-        key: (getattr(section, key), hint) for key, hint in hints.items() if key != "options"
+        key: (getattr(section, key), hint)
+        for key, hint in hints.items()
+        if key not in ("options", "schema")
     }
     if isinstance(section, AlgorithmSection):
         for key, (hint, default) in options_of(find_builder(section.name)).items():
@@ -209,6 +243,9 @@ def as_toml(value: object) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, dict):
+        pairs = (f"{key} = {as_toml(item)}" for key, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, tuple | list):
         return f"[{', '.join(as_toml(item) for item in value)}]"
     return repr(value)

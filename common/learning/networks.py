@@ -51,7 +51,8 @@ def load(network: nn.Module, arrays: Arrays) -> None:
         missing, unknown = expected.keys() - arrays.keys(), arrays.keys() - expected.keys()
         raise ValueError(
             "arrays do not fit the network: "
-            f"missing {sorted(missing)}, unknown {sorted(unknown)}"
+            f"missing {', '.join(sorted(missing)) or 'none'}, "
+            f"unknown {', '.join(sorted(unknown)) or 'none'}"
         )
     for name, shape in expected.items():
         array = arrays[name]

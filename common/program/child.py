@@ -1,4 +1,4 @@
-"""Child processes that do not outlive their parent."""
+"""Child processes: Python modules of ours, that do not outlive their parent."""
 
 from __future__ import annotations
 
@@ -9,6 +9,20 @@ import sys
 from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
+
+
+def python_module(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of ours.
+
+    Unlike `python -m` alone, it does not put the current folder first on the path: a file
+    `common.py` of the user's there would hide ours.
+    """
+    if sys.version_info >= (3, 11):
+        start = ["-P", "-m", module]
+    else:
+        run = f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+        start = ["-c", f"import sys; sys.path.remove(''); import runpy; {run}"]
+    return [sys.executable, *start, *arguments]
 
 
 def dies_with_parent() -> Callable[[], None] | None:

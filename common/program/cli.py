@@ -17,6 +17,7 @@ from common.program.logs import FORMATS, make_formatter
 from common.texts import escaped
 
 INTERRUPTED = 130
+LONGEST_HELP = 500
 NEWLINE = "\n"
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,6 +39,17 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """All commands with the whole first sentence of their help, wrapped and not cut."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(LONGEST_HELP))
+            for name, command in found
+            if command is not None and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 def write_any_letter() -> None:

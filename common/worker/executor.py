@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import resource
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
+from common.code_files import difference, digests_of
 from common.errors import FedbedError
+from common.experiment.resolve import keeps_state, own_code
 from common.learning.device import use_one_thread
-from common.wire.messages import bounded
+from common.plugins import explain, use_code
+from common.wire.messages import ClientData, bounded
 from common.worker.bench import Workbench
 from common.worker.orders import (
     AbandonedError,
@@ -37,20 +40,36 @@ class Executor:
 
     def prepare(self, order: Prepare) -> Prepared:
         """Get ready for a run."""
-        self._bench = None
+        self._bench, self._problem = None, ""
+        data: dict[int, ClientData] = {}
         try:
-            self._bench = Workbench(
+            if order.code:
+                use_code(Path(order.code))
+            _check_code(order)
+            bench = Workbench(
                 order.run,
                 order.experiment,
                 shards=Path(order.shards),
                 snapshots=Path(order.snapshots),
                 clients=order.clients,
+                local=Path(order.data) if order.data else None,
             )
+            data = bench.local_data(order.clients, class_counts=order.class_counts)
+            self._bench = bench
         except (FedbedError, OSError) as error:
             self._problem = str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is must be reported
             self._problem = _unexpected(error)
-        return Prepared(run=order.run, problem="" if self._bench else self._problem)
+        if self._bench is None:
+            return Prepared(run=order.run, problem=self._problem)
+        algorithm = self._bench.algorithm
+        return Prepared(
+            run=order.run,
+            coupled=algorithm.coupled,
+            stateful=keeps_state(order.experiment),
+            private=algorithm.private is not None,
+            data=data,
+        )
 
     def run(self, order: JobOrder, on_epoch: OnEpoch) -> JobDone | JobError:
         """Train or test one client; what went wrong is in the report."""
@@ -84,6 +103,19 @@ class Executor:
         )
 
 
+def _check_code(order: Prepare) -> None:
+    """Refuse to compute with other code than the coordinator's."""
+    if order.digests is not None:
+        other = difference(order.digests, digests_of(own_code(order.experiment)))
+        if other:
+            raise FedbedError(other)
+
+
 def _unexpected(error: Exception) -> str:
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        most = resource.getrlimit(resource.RLIMIT_DATA)[0]
+        limit = (
+            "" if most == resource.RLIM_INFINITY else f" ({most // 2**20} MB for each process)"
+        )
+        return f"memory ran out{limit}: fewer --workers, a smaller model or smaller batches"
+    return explain(error)

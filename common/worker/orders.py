@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from common.config import Experiment
-from common.wire.messages import ClientMetrics
+from common.wire.messages import ClientData, ClientMetrics
 
 
 class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -18,6 +18,10 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     shards: str
     snapshots: str
     clients: tuple[int, ...]
+    data: str = ""  # the folder of data that only this machine has
+    class_counts: bool = False  # whether the sizes of its classes may be reported
+    code: str = ""  # the folder of users' code
+    digests: dict[str, str] | None = None  # of the files in it that the coordinator uses
 
 
 class JobOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -39,10 +43,14 @@ class Abandon(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Ready for the run, or why not."""
+    """Ready for the run (and what its algorithm is like), or why not."""
 
     run: str
     problem: str = ""
+    data: dict[int, ClientData] = {}
+    coupled: bool = False
+    stateful: bool = False
+    private: bool = False
 
 
 class EpochDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):

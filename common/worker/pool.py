@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
+import resource
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from common.worker.children import Child, Source, death
 from common.worker.orders import (
     REPORTS,
     Abandon,
@@ -26,19 +24,12 @@ from common.worker.orders import (
     Report,
 )
 
-# one thread each; and glibc keeps large blocks instead of mapping them again in every step
-TUNING = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "MALLOC_MMAP_THRESHOLD_": "1000000000",
-    "MALLOC_TRIM_THRESHOLD_": "1000000000",
-}
-RELEASE_SECONDS = 1.0  # for the last lines of a process that has ended
+RELEASE_SECONDS = 5.0  # for the end of a process that was killed
 
 
 @dataclass(slots=True, eq=False)
 class _Process:
-    child: subprocess.Popen[bytes]
+    child: Child
     prepared: bool = False
     announce: bool = False  # whether the owner waits for its `Prepared`
     job: int | None = None
@@ -65,10 +56,20 @@ class ProcessPool:
     """Up to `size` training processes; `post` gets every report, from other threads.
 
     The first process prepares a run alone (it may have to make shards), the others after it.
+    `memory` is how many bytes each may use: beyond that an allocation fails in the process,
+    which reports it, instead of the kernel choosing whom to kill.
     """
 
-    def __init__(self, size: int, post: Callable[[Report], None]) -> None:
+    def __init__(
+        self,
+        size: int,
+        post: Callable[[Report], None],
+        source: Source,
+        memory: int | None = None,
+    ) -> None:
         self._size = size
+        self._source = source
+        self._memory = memory
         self._post = post
         self._lock = threading.Lock()
         self._processes: list[_Process] = []
@@ -111,40 +112,38 @@ class ProcessPool:
             self._order = None
         for process in processes:
             process.child.kill()
-            process.child.wait()
+        self._source.release()
+        for process in processes:
             if process.listener is not None:
                 process.listener.join(RELEASE_SECONDS)
 
     def pids(self) -> tuple[int, ...]:
         """The process ids."""
         with self._lock:
-            return tuple(process.child.pid for process in self._processes)
+            children = [process.child for process in self._processes]
+        return tuple(child.pid for child in children if child.pid is not None)
 
     def _start(self) -> _Process:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "common.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **TUNING},
-            start_new_session=True,  # Ctrl-C is for the owner
-        )
-        process = _Process(child)
+        process = _Process(self._source.start())
         self._processes.append(process)
         process.listener = threading.Thread(target=self._listen, args=(process,), daemon=True)
         process.listener.start()
         return process
 
     def _send(self, process: _Process, order: Order) -> None:
-        assert process.child.stdin is not None
         try:
             process.child.stdin.write(msgspec.json.encode(order) + b"\n")
             process.child.stdin.flush()
         except BrokenPipeError:
             pass  # it has died; `_listen` reports that
 
+    def _limit(self, pid: int | None) -> None:
+        if self._memory is not None and pid is not None:
+            with contextlib.suppress(ProcessLookupError):  # it has died; `_listen` reports that
+                resource.prlimit(pid, resource.RLIMIT_DATA, (self._memory, self._memory))
+
     def _listen(self, process: _Process) -> None:
-        assert process.child.stdin is not None
-        assert process.child.stdout is not None
+        self._limit(process.child.pid)  # waits until it is forked
         with process.child.stdout:
             for line in process.child.stdout:
                 report = REPORTS.decode(line)
@@ -152,15 +151,13 @@ class ProcessPool:
                     self._post(report)
         code = process.child.wait()
         with self._lock:
-            with contextlib.suppress(
-                BrokenPipeError
-            ):  # an order that it died too early to read
+            with contextlib.suppress(BrokenPipeError):  # of an order that it did not read
                 process.child.stdin.close()
             if process not in self._processes:
                 return
             self._processes.remove(process)
             job, order = process.job, self._order
-        problem = f"the training process died ({_death(code)})"
+        problem = f"the training process died ({death(code)})"
         if job is not None:
             self._post(JobError(job=job, problem=problem))
         elif order is not None and process.announce:
@@ -178,14 +175,3 @@ class ProcessPool:
             if isinstance(report, JobDone | JobError):
                 process.job = None
             return True
-
-
-def _death(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}; its last lines are in the log"
-    hints = {
-        signal.SIGKILL: "killed, probably because memory ran out",
-        signal.SIGILL: "this torch build needs a newer CPU than this board has",
-    }
-    cause = signal.Signals(-code)
-    return f"{cause.name}: {hints.get(cause, 'stopped by a signal')}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from common.wire.messages import (
+    ClientData,
     ClientMetrics,
     CurrentRound,
     Info,
@@ -54,7 +55,8 @@ class Work:
 
     `snapshots` has, for every client, the rounds whose snapshot is on disk; `metrics` and
     `results` come from this round's jobs; `sent` is when a result was last sent (infinite: it
-    is being sent). `private`: a client that trains also needs a download of its own.
+    is being sent). `private`: a client that trains also needs a download of its own. `data` is
+    what is reported of data that only this board has.
     """
 
     run: str
@@ -69,6 +71,8 @@ class Work:
     sent: Mapping[ResultKey, float] = field(default_factory=dict)
     retries: Mapping[ResultKey, Retry] = field(default_factory=dict)
     part_at: float = -math.inf
+    data: Mapping[int, ClientData] = field(default_factory=dict)
+    data_sent: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,8 @@ class State:
     `current` and `selected` have a message per run: for the run of `detail` and one other, so
     that a message of an old run cannot displace that of the new one. `weights` are the (run,
     round) of the complete models on disk, the newest last; `private` has, for every client, the
-    (run, round) of its own complete download.
+    (run, round) of its own complete download. `code` is the users' code that the run was opened
+    with: a coordinator may be resumed with another version.
     """
 
     detail: TrainDetail | None = None
@@ -89,6 +94,7 @@ class State:
     ended: frozenset[str] = frozenset()
     opening: str = ""
     reopen_at: float = -math.inf
+    code: Mapping[str, str] = field(default_factory=dict)
     work: Work | None = None
 
 
@@ -110,6 +116,7 @@ class Opened:
     now: float
     stateful: bool = False
     private: bool = False
+    data: Mapping[int, ClientData] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

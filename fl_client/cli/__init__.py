@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,16 +13,20 @@ import click
 
 from common.access.address import Address, probe
 from common.disk.lock import FolderLock
-from common.errors import BrokerError
+from common.errors import BrokerError, UsageError
 from common.program.cli import Commands, log_options, set_up_logging, version_option
 from common.program.malloc import keep_buffers
 from common.program.systemd import notifier_from
 from common.wire.paho_link import PahoLink
+from common.worker.forking import ForkServer, make_source
 from common.worker.pool import ProcessPool
 from fl_client.cli.doctor import doctor
 from fl_client.cli.options import board_options, settings_from
 from fl_client.cli.replay import replay_agent
 from fl_client.daemon import Daemon
+from fl_client.doctor.findings import NO_THREADS
+from fl_client.hardware.capacity import has_room_for_torch
+from fl_client.hardware.threads import threads_problem
 from fl_client.identity import next_identity
 
 log = logging.getLogger(__name__)
@@ -40,9 +46,17 @@ def main() -> None:
 @board_options
 @click.option("--record", type=click.Path(path_type=Path), metavar="FILE",
               help="Append every event to this file, for 'fl-client replay'.")  # fmt: skip
+@click.option("--cold", is_flag=True,
+              help="Import torch only when an experiment begins, and free its memory after it: "
+              "for small boards.")  # fmt: skip
 @log_options
 def run(
-    record: Path | None, verbose: int, quiet: bool, log_format: str, **options: object
+    record: Path | None,
+    cold: bool,
+    verbose: int,
+    quiet: bool,
+    log_format: str,
+    **options: object,
 ) -> None:
     """Wait for experiments and take part in them, for ever.
 
@@ -58,9 +72,17 @@ def run(
     keep_buffers()
     settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them
     settings = replace(settings, record=record)
-    with FolderLock(settings.state, f"the daemon of board {settings.board!r}"):
+    if (problem := threads_problem()) is not None:
+        raise UsageError(f"this system refuses to start a thread ({problem}); {NO_THREADS}")
+    warm = not cold and has_room_for_torch()
+    with (
+        FolderLock(settings.state, f"the daemon of board {settings.board!r}"),
+        closing(make_source(os.environ, keep=warm)) as source,
+    ):
         link = PahoLink(settings.address)
-        pool = ProcessPool(settings.workers, link.post)
+        if warm and isinstance(source, ForkServer):
+            source.warm_up()  # while we connect and wait for an experiment
+        pool = ProcessPool(settings.workers, link.post, source, settings.memory)
         identity = next_identity(settings.state)
         daemon = Daemon(settings, identity, link, pool, notifier_from())
         for each in (signal.SIGINT, signal.SIGTERM):

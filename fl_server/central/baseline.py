@@ -26,10 +26,10 @@ from common.disk.atomic import write_atomic
 from common.errors import StoreError
 from common.experiment.file import write_text
 from common.rng import generator
-from common.wire.tensors import ModelMeta, decode_tensors, encode_tensors
 from fl_server.central.learner import Learner, rate_of
 from fl_server.run.first_model import starting_model
 from fl_server.run.journal import Journal, read_records
+from fl_server.run.model_file import NAME, read_model, write_model
 
 
 class EpochLine(msgspec.Struct, frozen=True):
@@ -83,14 +83,12 @@ class Central:
 
     def run(self, shards: Path, report: Callable[[EpochLine], None]) -> str:
         """All epochs; the digest of the resulting model."""
-        central = self._experiment.central
         learner, done, best = self._load()
         pool = pool_of(self._experiment, shards)
         with closing(Journal(self.folder / "metrics.jsonl")) as journal:
             self._epochs(learner, pool, journal, done, best, report)
         model = self._chosen(learner)
-        meta = ModelMeta(run=self.folder.name, round=central.epochs)
-        write_atomic(self.folder / "model.safetensors", encode_tensors(model, meta))
+        write_model(self.folder / NAME, model)
         return digest(model)
 
     def _epochs(
@@ -129,8 +127,7 @@ class Central:
         model = learner.model()
         found = line.validation if isinstance(line.validation, float) else -1.0
         if found > best:
-            meta = ModelMeta(run=self.folder.name, round=line.epoch)
-            write_atomic(self.folder / "best.safetensors", encode_tensors(model, meta))
+            write_model(self.folder / "best.safetensors", model)
         best = max(best, found)
         memory: dict[str, Array] = {
             name: tensor.cpu().numpy().copy() for name, tensor in learner.memory.items()
@@ -144,4 +141,4 @@ class Central:
         path = self.folder / "best.safetensors"
         if not path.exists():
             return learner.model()
-        return decode_tensors(path.read_bytes(), ModelMeta)[0]
+        return read_model(path)

@@ -10,16 +10,17 @@ import click
 
 from common.access.address import probe
 from common.access.credentials import reach
-from common.config import Experiment
-from common.data.datasets import require_dataset
+from common.data.dataset import find_data
 from common.errors import UsageError
-from common.experiment.file import load_experiment, write_text
+from common.experiment.file import load_experiment
 from common.program.cli import INTERRUPTED, Commands, version_option
 from fl_server import launch
 from fl_server.cli.data import data
+from fl_server.cli.experiment import check, init
 from fl_server.cli.options import (
     broker_options,
     dask_option,
+    data_option,
     experiment_file,
     overrides_option,
     run_option,
@@ -28,6 +29,7 @@ from fl_server.cli.options import (
 )
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
+from fl_server.cli.runs import diff, list_runs
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
@@ -40,7 +42,10 @@ from fl_server.watch.web.server import read_page_address
 
 @click.group(
     cls=Commands,
-    commands=[data, central, algorithms, report, sweep, watch, status, replay_run],
+    commands=[
+        *(init, check, data, central, algorithms, report, list_runs, diff),
+        *(sweep, watch, status, replay_run),
+    ],
 )
 @version_option()
 def main() -> None:
@@ -123,6 +128,7 @@ def resume(
               help="Board daemons; the clients are shared out among them.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Training processes of each board.")  # fmt: skip
+@data_option
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
               help="Inject the faults of this script (see docs/faults.md).")  # fmt: skip
 @run_option
@@ -133,6 +139,7 @@ def lab(
     overrides: tuple[str, ...],
     boards: int,
     workers: int,
+    data: Path | None,
     faults: Path | None,
     name: str | None,
     web: str | None,
@@ -145,7 +152,9 @@ def lab(
     Example: fl-server lab examples/demo.toml --faults examples/faults/rough-day.toml
     """
     experiment = load_experiment(file, overrides)
-    require_dataset(experiment.data.dataset)
+    options = dataclasses.replace(options, data=data)
+    launch.require_local(options, experiment)
+    find_data(experiment.data)
     names = tuple(share_out(range(experiment.data.clients), boards))
     script = read_script(faults, names) if faults else None
     options = _with_page(options, web)
@@ -162,6 +171,7 @@ def lab(
 @overrides_option
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Train clients side by side; the results are the same.")  # fmt: skip
+@data_option
 @dask_option
 @run_option
 @run_options
@@ -169,6 +179,7 @@ def simulate(
     file: Path,
     overrides: tuple[str, ...],
     processes: int,
+    data: Path | None,
     dask: str | None,
     name: str | None,
     options: launch.RunOptions,
@@ -180,43 +191,15 @@ def simulate(
     Example: fl-server simulate examples/demo.toml --dask tcp://scheduler:8786
     """
     experiment = load_experiment(file, overrides)
+    options = dataclasses.replace(options, data=data)
+    if dask is not None and experiment.data.partition == "local":
+        raise UsageError("data.partition is 'local', and data stays where it is: not by --dask")
     if dask is None:
         launch.require_data(options, experiment)
     with clients_for(processes, dask) as clients:
         store = find_or_create(options.runs, experiment, name)
         finished = launch.simulate(options, store, clients)
     _exit(finished=finished)
-
-
-@main.command()
-@click.argument(
-    "file", metavar="FILE", type=click.Path(path_type=Path), default="experiment.toml"
-)
-def init(file: Path) -> None:
-    """Write an experiment file with every setting, its default and what it means.
-
-    \b
-    Example: fl-server init my-experiment.toml
-    """
-    if file.exists():
-        raise UsageError(f"{file} is already there; it is not overwritten")
-    try:
-        file.write_text(write_text(Experiment()), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {file}; run it with: fl-server lab {file}")
-
-
-@main.command()
-@experiment_file
-@overrides_option
-def check(file: Path, overrides: tuple[str, ...]) -> None:
-    """Check an experiment file, and print it with all defaults.
-
-    \b
-    Example: fl-server check examples/demo.toml
-    """
-    click.echo(write_text(load_experiment(file, overrides)), nl=False)
 
 
 def _with_page(options: launch.RunOptions, web: str | None) -> launch.RunOptions:

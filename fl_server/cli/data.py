@@ -7,13 +7,16 @@ from pathlib import Path
 import click
 import numpy as np
 
+from common.data.dataset import OF_CLASSES, info_of
 from common.data.rebalance import Counts, Rebalance
+from common.errors import UsageError
 from common.experiment.file import load_experiment
 from common.experiment.resolve import algorithm_of
 from common.ids import parse_ids
 from common.program.cli import set_up_logging
 from fl_server.cli.options import experiment_file, overrides_option
 from fl_server.data import distribution
+from fl_server.data.local import reported_distribution
 from fl_server.data.picture import check_picture, write_picture
 from fl_server.data.prepare import prepare as prepare_shards
 from fl_server.data.terminal_bars import palette, print_bars
@@ -43,6 +46,10 @@ def prepare(file: Path, overrides: tuple[str, ...], out: Path, ids: str | None) 
     """
     set_up_logging(0)
     experiment = load_experiment(file, overrides)
+    if experiment.data.partition == "local":
+        raise UsageError(
+            "data.partition is 'local': boards have their data already, nothing to prepare"
+        )
     clients = parse_ids(ids) if ids else tuple(range(experiment.data.clients))
     manifest = prepare_shards(experiment, out, clients)
     click.echo(
@@ -61,6 +68,8 @@ def prepare(file: Path, overrides: tuple[str, ...], out: Path, ids: str | None) 
 def show(file: Path, overrides: tuple[str, ...], out: Path | None, rebalanced: bool) -> None:
     """Draw how many samples of each class each client has to train.
 
+    Of data that only boards have: what they reported in a run, given its experiment.toml.
+
     \b
     Example: fl-server data show examples/demo.toml
     Example: fl-server data show examples/demo.toml --rebalanced -o distribution.png
@@ -68,9 +77,14 @@ def show(file: Path, overrides: tuple[str, ...], out: Path | None, rebalanced: b
     if out is not None:
         check_picture(out)
     experiment = load_experiment(file, overrides)
-    there = distribution.distribution_of(experiment)
+    if experiment.data.partition == "local":
+        there = reported_distribution(experiment, file.parent)
+    else:
+        there = distribution.distribution_of(experiment)
     title, counts = distribution.title_of(experiment.data), there.train
     notes = [f"{size:,}" for size in there.sizes]
+    if rebalanced and info_of(experiment.data).kind not in OF_CLASSES:
+        raise UsageError(f"--rebalanced is for classes; {experiment.data.dataset} has none")
     if rebalanced:
         rule = algorithm_of(experiment).rebalance or Rebalance()
         made = distribution.rebalanced(there, rule)

@@ -46,10 +46,10 @@ def report(
     Example: fl-server report demo-1 demo-2
     Example: fl-server report runs/table6-* --compare paper.toml -o report
     """
+    published = read_reference(reference) if reference else None
     folders = find_folders(names, runs)
     thresholds = _parse_accuracies(accuracy) if accuracy else None
     groups = group_runs([read_run(folder, thresholds) for folder in folders])
-    published = read_reference(reference) if reference else None
     if tensorboard:
         for folder in folders:
             EventFile(folder, time.time()).close()

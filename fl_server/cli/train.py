@@ -9,6 +9,7 @@ import click
 
 from common.algorithms import choices, find_builder, known_builders, options_of
 from common.disk.lock import FolderLock
+from common.errors import UsageError
 from common.experiment.file import load_experiment
 from common.ids import check_name
 from fl_server.cli.options import experiment_file, overrides_option, run_option
@@ -28,6 +29,11 @@ def central(file: Path, overrides: tuple[str, ...], name: str | None, runs: Path
     Example: fl-server central examples/demo.toml --set central.epochs=30
     """
     experiment = load_experiment(file, overrides)
+    if experiment.data.partition == "local":
+        raise UsageError(
+            "data.partition is 'local': nobody has the samples of all clients together, so "
+            "there is no centralized training"
+        )
     check_start(experiment)
     wanted = check_name(name or f"{experiment.experiment.name}-central", "--run")
     from fl_server.central.baseline import Central, EpochLine  # imports torch

@@ -28,6 +28,7 @@ from fl_server.rounds.state import (
     CountMetrics,
     Event,
     Finish,
+    KeepData,
     Open,
     Policy,
     Publish,
@@ -121,6 +122,8 @@ class Conductor:
         )
         for text in self.aggregator.notes:
             self.report(facts.Start(text=text))
+        if files := self.aggregator.changed_code:
+            self.report(facts.Code(text=f"goes on with other code than before: {files}"))
 
     def note_trained(self, info: Info) -> None:
         """How long a training of this round took, and where; each counts once."""
@@ -132,6 +135,8 @@ class Conductor:
         if info.client not in tally.trained:
             seconds = round(info.seconds or 0.0, 3)
             tally.trained[info.client] = seconds
+            if text := self.aggregator.note_arithmetic(info):
+                self.report(facts.Arithmetic(text, info.board, info.client))
             self.report(
                 facts.Trained(
                     board=info.board,
@@ -152,6 +157,8 @@ class Conductor:
             case CountMetrics(metrics):
                 self.aggregator.tally.count(metrics)
                 self.report(facts.Tested(client=metrics.client, round=metrics.round))
+            case KeepData(client, data):
+                self.aggregator.note_data(client, data)
             case Finish(reason):
                 digest = self.aggregator.finish()
                 self.report(facts.Finished(reason=reason, digest=digest))
@@ -185,6 +192,7 @@ def policy_of(run: str, experiment: Experiment) -> Policy:
         deadline=patience.deadline or math.inf,
         min_updates=patience.min_updates,
         evaluate_every=experiment.evaluation.every,
+        local=experiment.data.partition == "local",
     )
 
 
@@ -198,4 +206,5 @@ def resume_state(aggregator: Aggregator, incarnation: int, now: float) -> State:
         opened=on_disk.opened,
         safe=on_disk.safe,
         now=now,
+        reported=on_disk.reported,
     )

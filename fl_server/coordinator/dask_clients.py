@@ -45,7 +45,7 @@ class DaskClients:
         self._homes: dict[int, str] = {}  # client -> the worker that has its snapshot
         self._running: dict[Future[bytes], tuple[str, tuple[JobOrder, ...]]] = {}
 
-    def prepare(self, order: Prepare) -> None:
+    def prepare(self, order: Prepare) -> Prepared:
         """Get all workers ready; those that come later get ready with their first turn."""
         self._store = SnapshotStore(Path(order.snapshots), order.run)
         self._durable = keeps_state(order.experiment)
@@ -66,6 +66,7 @@ class DaskClients:
                     raise FedbedError(f"Dask worker {worker}: {problem}")
         finally:
             self._cluster.forget(list(waiting))
+        return Prepared(run=order.run)
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         """Do these jobs; reports come in any order."""

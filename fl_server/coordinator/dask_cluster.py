@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from common.errors import FedbedError, UsageError
-from common.worker.pool import TUNING
+from common.worker.children import TUNING
 from common.worker.remote import unchanged
 
 if TYPE_CHECKING:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import queue
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from common.errors import FedbedError
+from common.worker.forking import make_source
 from common.worker.orders import (
     EpochDone,
     JobDone,
@@ -18,13 +20,16 @@ from common.worker.orders import (
 )
 from common.worker.pool import ProcessPool
 
+if TYPE_CHECKING:
+    from common.worker.executor import Executor
+
 Answer: TypeAlias = tuple[JobOrder, JobDone | EpochDone]
 
 
 class LocalClients(Protocol):
     """Does the jobs of the clients, of one run after another."""
 
-    def prepare(self, order: Prepare) -> None:
+    def prepare(self, order: Prepare) -> Prepared:
         """Get ready for a run, or raise."""
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
@@ -44,14 +49,16 @@ def make_local_clients(processes: int, *, apart: bool = False) -> LocalClients:
 
 class _Here:
     def __init__(self) -> None:
+        self._executor: Executor | None = None
+
+    def prepare(self, order: Prepare) -> Prepared:
         from common.worker.executor import Executor  # imports torch, which takes seconds
 
         self._executor = Executor()
-
-    def prepare(self, order: Prepare) -> None:
-        _check(self._executor.prepare(order))
+        return _checked(self._executor.prepare(order))
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
+        assert self._executor is not None, "nothing was prepared"
         for order in orders:
             epochs: list[EpochDone] = []
             report = self._executor.run(order, epochs.append)
@@ -60,7 +67,7 @@ class _Here:
             yield order, done(order, report)
 
     def release(self) -> None:
-        pass
+        self._executor = None
 
     def close(self) -> None:
         pass
@@ -70,13 +77,14 @@ class _Processes:
     def __init__(self, size: int) -> None:
         self._size = size
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
-        self._pool = ProcessPool(size, self._reports.put)
+        self._source = make_source(os.environ, keep=True)
+        self._pool = ProcessPool(size, self._reports.put, self._source)
 
-    def prepare(self, order: Prepare) -> None:
+    def prepare(self, order: Prepare) -> Prepared:
         self._pool.prepare(order)
         report = self._reports.get()
         assert isinstance(report, Prepared)
-        _check(report)
+        return _checked(report)
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         waiting = list(reversed(orders))
@@ -95,14 +103,17 @@ class _Processes:
 
     def release(self) -> None:
         self._pool.release()
+        while not self._reports.empty():  # of the run that was given up
+            self._reports.get()
 
     def close(self) -> None:
-        pass
+        self._source.close()
 
 
-def _check(report: Prepared) -> None:
+def _checked(report: Prepared) -> Prepared:
     if report.problem:
         raise FedbedError(report.problem)
+    return report
 
 
 def done(order: JobOrder, report: JobDone | EpochDone | JobError) -> JobDone | EpochDone:

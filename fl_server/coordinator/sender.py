@@ -34,6 +34,7 @@ class Sender:
             version=VERSION,
             run=self._run,
             experiment=msgspec.Raw(msgspec.json.encode(experiment)),
+            code=conductor.aggregator.code,
         )
 
     def announce(self) -> None:

@@ -1,11 +1,13 @@
 """The whole testbed on one machine: a private broker, the boards as processes, one command.
 
-Runs the same programs as a real fleet; everything it started ends with it.
+Runs the same programs as a real fleet; everything it started ends with it. Only the training
+processes of all boards are forked from one parent: torch is imported once.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import signal
 import socket
@@ -18,8 +20,9 @@ from typing import IO
 
 from common.access.address import Address
 from common.errors import BrokerError, FedbedError, UsageError
-from common.program.child import dies_with_parent
+from common.program.child import dies_with_parent, python_module
 from common.program.ports import free_port
+from common.worker.forking import INHERITED, ForkServer
 from fl_server.lab.relay import Relay
 
 START_SECONDS = 20.0
@@ -39,18 +42,26 @@ class Lab:
         workers: int,
         *,
         relayed: bool = False,
+        data: Path | None = None,
+        code: Path | None = None,
     ) -> None:
+        where = () if data is None else ("--data", str(data.absolute()), "--class-counts")
+        self._data = where
         self.folder = folder
         self.relays: dict[str, Relay] = {}
         self._relayed = relayed
         self._shares = share_out(clients, boards)
         self._workers = workers
+        self._code = () if code is None else ("--code", str(code))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: list[IO[bytes]] = []
         self.address = Address()
+        self._fork_server = ForkServer(keep=True) if sys.platform == "linux" else None
 
     def __enter__(self) -> Lab:
         try:
+            if self._fork_server is not None:
+                self._fork_server.warm_up()
             self._start_broker()
             for board in self._shares:
                 if self._relayed:
@@ -86,11 +97,15 @@ class Lab:
         """Start a board for the first time, or again after it has died."""
         relay = self.relays.get(board)
         port = self.address.port if relay is None else relay.port
+        shared = self._fork_server.warm_up().fileno() if self._fork_server else None
         self._spawn(
             board,
-            *("-m", "fl_client", "run", "--broker", f"127.0.0.1:{port}", "--board", board),
+            *("fl_client", "run", "--broker", f"127.0.0.1:{port}", "--board", board),
             *("--clients", ",".join(map(str, self._shares[board]))),
             *("--workers", str(self._workers), "--state", str(self.folder / board)),
+            *self._data,
+            *self._code,
+            shared=shared,
         )
 
     def start_broker_again(self) -> None:
@@ -100,19 +115,23 @@ class Lab:
     def _spawn_broker(self) -> subprocess.Popen[bytes]:
         return self._spawn(
             "broker",
-            *("-m", "broker", "up", "--port", str(self.address.port)),
+            *("broker", "up", "--port", str(self.address.port)),
             *("--folder", str(self.folder / "broker")),
         )
 
-    def _spawn(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _spawn(
+        self, name: str, *arguments: str, shared: int | None = None
+    ) -> subprocess.Popen[bytes]:
         self.folder.mkdir(parents=True, exist_ok=True)
         output = (self.folder / f"{name}.log").open("ab")
         self._logs.append(output)
         process = subprocess.Popen(
-            [sys.executable, *arguments],
+            python_module(*arguments),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            env=os.environ if shared is None else {**os.environ, INHERITED: str(shared)},
+            pass_fds=() if shared is None else (shared,),
             start_new_session=True,  # Ctrl-C is for the coordinator, which then stops the lab
             preexec_fn=dies_with_parent(),
         )
@@ -151,6 +170,8 @@ class Lab:
                     process.send_signal(signal.SIGCONT)  # a fault may have stopped it
         for name in reversed(list(self._processes)):
             self._stop_one(name)
+        if self._fork_server is not None:
+            self._fork_server.close()
         for relay in self.relays.values():
             relay.close()
         self.relays.clear()

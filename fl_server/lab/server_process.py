@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 from common.access.address import Address
 from common.errors import FedbedError
-from common.program.child import dies_with_parent
+from common.program.child import dies_with_parent, python_module
 
 STOP_SECONDS = 10.0
 
@@ -19,7 +18,7 @@ class ServerProcess:
 
     def __init__(self, run: Path, address: Address) -> None:
         self._command = [
-            *(sys.executable, "-m", "fl_server", "resume", run.name, "--plain"),
+            *python_module("fl_server", "resume", run.name, "--plain"),
             *("--runs", str(run.parent), "--broker", str(address)),
             *("--wait", "60"),
         ]

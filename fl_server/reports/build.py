@@ -13,6 +13,7 @@ from common.disk.atomic import disk_errors, write_atomic
 from common.errors import FedbedError
 from fl_server.data.distribution import distribution_of
 from fl_server.reports import compare, tables
+from fl_server.reports.computed import computed_table
 from fl_server.reports.differences import differences_table
 from fl_server.reports.groups import Group, differences, settings_of
 from fl_server.reports.output.escape import for_html
@@ -38,6 +39,7 @@ def tables_of(groups: Sequence[Group], reference: Reference | None) -> list[Tabl
         tables.bytes_to(groups),
         tables.boards(groups),
         tables.survived(groups),
+        computed_table(groups),
         tables.runs_table(groups),
     ]
     return [table for table in found if table is not None]

@@ -25,7 +25,7 @@ from fl_server.watch.facts.making import parse
 
 def read_run(folder: Path, thresholds: Sequence[float] | None = None) -> RunData:
     """A run's settings, metrics and events."""
-    record = _read_record(folder)
+    record = read_record(folder)
     experiment = load_experiment(folder / "experiment.toml")
     lines = read_metrics(folder / "metrics.jsonl")
     stage = experiment.evaluation.personal_stage
@@ -37,6 +37,7 @@ def read_run(folder: Path, thresholds: Sequence[float] | None = None) -> RunData
         lines=lines,
         events=read_events(folder / "events.jsonl"),
         summary=summary,
+        computed=_computed(record),
     )
 
 
@@ -62,7 +63,7 @@ def read_events(path: Path) -> tuple[Fact, ...]:
 def read_reference(path: Path) -> Reference:
     """A file of published numbers."""
     try:
-        return parse_reference(read_table(path)[1])
+        return parse_reference(read_table(path, "docs/reporting.md shows how to write one")[1])
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -84,7 +85,15 @@ def _find(name: str, runs: Path) -> Path:
     raise UsageError(f"no run {name!r}, neither as a folder nor in {runs}")
 
 
-def _read_record(folder: Path) -> dict[str, Any]:
+def _computed(record: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    try:
+        return msgspec.convert(record.get("computed", {}), dict[str, tuple[int, ...]])
+    except msgspec.ValidationError:
+        return {}  # a report does not fail for that
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """What run.json says, of any format."""
     try:
         return msgspec.json.decode((folder / "run.json").read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.DecodeError) as error:

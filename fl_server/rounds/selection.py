@@ -32,7 +32,7 @@ def choose(
     chances: Mapping[int, float] = EVEN,
 ) -> tuple[int, ...]:
     """Draw `rate` of the population from the candidates; the same draw whenever it is made."""
-    wanted = _share(population, rate)
+    wanted = share_of(population, rate)
     return draw(candidates, wanted, seed=seed, round_number=round_number, chances=chances)
 
 
@@ -57,13 +57,14 @@ def draw(
     return tuple(sorted(ordered[index] for index in drawn))
 
 
-def _share(population: int, rate: float) -> int:
+def share_of(population: int, rate: float) -> int:
+    """How many clients a rate selects; at least one."""
     return max(1, round(rate * population))
 
 
 def enough(policy: Policy) -> int:
     """How many clients a round of training must have."""
-    return min(policy.min_updates, _share(len(policy.participants), policy.rate))
+    return min(policy.min_updates, share_of(len(policy.participants), policy.rate))
 
 
 def not_given_up(policy: Policy, state: State, now: float) -> frozenset[int]:

@@ -7,17 +7,24 @@ from pathlib import Path
 from common.config import Experiment
 from common.errors import UsageError
 from common.ids import check_name
+from common.plugins import code_folder
 from fl_server.run.first_model import check_start
 from fl_server.run.store import RunStore, create_run, free_name, has_run
 
 
-def find_or_create(runs: Path, experiment: Experiment, name: str | None) -> RunStore:
-    """A new run, or the unfinished one of that name if it is of the same experiment."""
+def find_or_create(
+    runs: Path, experiment: Experiment, name: str | None, code: Path | None = None
+) -> RunStore:
+    """A new run, or the unfinished one of that name if it is of the same experiment.
+
+    Users' code is in the folder `code`, or where this process has it from.
+    """
+    code = code or code_folder()
     wanted = name or free_name(runs, experiment.experiment.name)
     check_name(wanted, "--run")
     if not has_run(runs, wanted):
         check_start(experiment)
-        return create_run(runs, wanted, experiment)
+        return create_run(runs, wanted, experiment, code)
     store = RunStore(runs / wanted)
     if store.finished:
         raise UsageError(
@@ -29,6 +36,8 @@ def find_or_create(runs: Path, experiment: Experiment, name: str | None) -> RunS
             "experiment.toml); choose another --run, or go on with: fl-server resume "
             f"{wanted}"
         )
+    if code is not None and code != store.code:
+        store.move_code(code)
     return store
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from common.arrays import Array, Arrays
+from common.code_files import changed
 from common.config import Experiment
 from common.disk.atomic import disk_errors, remove_leftovers, write_atomic
 from common.errors import ProtocolError, StoreError, UsageError
@@ -39,13 +40,19 @@ log = logging.getLogger(__name__)
 
 
 class RunRecord(Wire, frozen=True, kw_only=True):
-    """Who a run is; `id` is its name on the wire, unique even if the folder is made anew."""
+    """Who a run is; `id` is its name on the wire, unique even if the folder is made anew.
+
+    `computed`: CPU and torch -> the clients that they computed.
+    """
 
     format: int
     id: Text
     name: Text
     incarnation: Natural
     finished: bool
+    code: str = ""  # the folder of users' code; its files and their digests
+    digests: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+    computed: dict[Text, Ids] = msgspec.field(default_factory=dict)
 
 
 @decodable
@@ -95,10 +102,36 @@ class RunStore:
             self._experiment = load_experiment(self.folder / "experiment.toml")
         return self._experiment
 
+    @property
+    def code(self) -> Path | None:
+        """The folder of users' code."""
+        return Path(self._record.code) if self._record.code else None
+
+    def move_code(self, folder: Path) -> None:
+        """Users' code is in another folder from now on."""
+        self._update_record(code=str(folder))
+
+    def note_code(self, digests: dict[str, str]) -> str:
+        """Note the users' code that the run goes on with; says which files have changed."""
+        before = self._record.digests
+        if digests != before:
+            self._update_record(digests=digests)
+        return changed(before, digests) if self._record.incarnation else ""
+
     def next_incarnation(self) -> int:
         """Count this coordinator among those that worked on the run."""
         self._update_record(incarnation=self._record.incarnation + 1)
         return self._record.incarnation
+
+    @property
+    def computed(self) -> dict[str, tuple[int, ...]]:
+        """Which CPU and torch computed which clients."""
+        return self._record.computed
+
+    def note_computed(self, computed: dict[str, tuple[int, ...]]) -> None:
+        """Write that down, if it is new."""
+        if computed != self._record.computed:
+            self._update_record(computed=computed)
 
     def mark_finished(self) -> None:
         """The run has ended for good; what only a restart needs is deleted."""
@@ -225,7 +258,9 @@ def _set_aside(path: Path) -> None:
         path.replace(path.with_suffix(".damaged"))
 
 
-def create_run(root: Path, name: str, experiment: Experiment) -> RunStore:
+def create_run(
+    root: Path, name: str, experiment: Experiment, code: Path | None = None
+) -> RunStore:
     """A new run folder; the name must be free."""
     folder = root / name
     if (folder / "run.json").exists():
@@ -239,6 +274,7 @@ def create_run(root: Path, name: str, experiment: Experiment) -> RunStore:
         name=name,
         incarnation=0,
         finished=False,
+        code=str(code or ""),
     )
     write_atomic(folder / "run.json", msgspec.json.encode(record))
     return RunStore(folder, experiment)

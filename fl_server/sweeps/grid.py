@@ -12,10 +12,11 @@ from typing import Any
 
 from common.config import Experiment
 from common.errors import ConfigError, UsageError
-from common.experiment.file import as_toml, load_experiment, read_table
+from common.experiment.file import as_toml, code_folder_of, load_experiment, read_table
 
 SEED = "experiment.seed"
 LONGEST_NAME = 64
+MOST_SEEDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Planned:
 
     name: str
     experiment: Experiment
+    code: Path  # the folder of users' code
 
 
 def plan(
@@ -63,7 +65,7 @@ def _plan_file(
             for setting in swept:
                 text = text.replace(f"--set {setting}", f"{path} [sweep] {setting}")
             raise ConfigError(text) from error
-        yield Planned(name_of(experiment, point), experiment)
+        yield Planned(name_of(experiment, point), experiment, code_folder_of(path))
 
 
 def read_lists(path: Path) -> dict[str, list[Any]]:
@@ -74,8 +76,8 @@ def read_lists(path: Path) -> dict[str, list[Any]]:
     for key, values in section.items():
         if not isinstance(values, list) or not values:
             raise ConfigError(
-                f"{path}: [sweep] {key} is {values!r}; expected a list of values, with the "
-                'key in quotes: "training.learning_rate" = [0.1, 0.01]'
+                f"{path}: [sweep] {key} is {as_toml(values)}; expected a list of values, with "
+                'the key in quotes: "training.learning_rate" = [0.1, 0.01]'
             )
     return dict(section)
 
@@ -103,5 +105,10 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         match = re.fullmatch(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*", piece)
         if match is None or int(match[2] or match[1]) < int(match[1]):
             raise UsageError(f"--seeds is {text!r}; expected such as 1,2,3 or 1-5")
-        found |= dict.fromkeys(range(int(match[1]), int(match[2] or match[1]) + 1))
+        first, last = int(match[1]), int(match[2] or match[1])
+        if len(found) + last - first >= MOST_SEEDS:
+            raise UsageError(
+                f"--seeds is {text!r}, more than {MOST_SEEDS:,} seeds; expected such as 1-5"
+            )
+        found |= dict.fromkeys(range(first, last + 1))
     return tuple(found)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from common.access.address import Address
+from common.data.own.sources import is_own
 from common.disk.lock import FolderLock
 from common.errors import FedbedError, UsageError
-from common.experiment.resolve import participants_of
+from common.experiment.resolve import own_code, participants_of
 from fl_server import launch
 from fl_server.coordinator.local_clients import make_local_clients
 from fl_server.lab.lab import Lab, check_boards, keep_only_logs
@@ -61,7 +62,7 @@ def run_all(options: launch.RunOptions, grid: Sequence[Planned], run: Runner) ->
     for planned in todo:
         shown.write(f"{planned.name}: {shown.where()}")
         try:
-            store = find_or_create(options.runs, planned.experiment, planned.name)
+            store = find_or_create(options.runs, planned.experiment, planned.name, planned.code)
             if not run(replace(options, display=shown.display), store):
                 return outcome_of(options, finished, failed, interrupted=True)
         except KeyboardInterrupt:
@@ -107,6 +108,21 @@ def simulated(processes: int) -> Iterator[Runner]:
         yield lambda options, store: launch.simulate(options, store, clients)
 
 
+def _code_of(grid: Sequence[Planned]) -> Path | None:
+    """The folder of users' code: boards have one."""
+    folders = {
+        planned.code
+        for planned in grid
+        if own_code(planned.experiment) or is_own(planned.experiment.data.dataset)
+    }
+    if len(folders) > 1:
+        raise UsageError(
+            f"the files of this sweep have code or data of their own in {len(folders)} folders;"
+            " in a lab, put them into one"
+        )
+    return next(iter(folders), None)
+
+
 @contextmanager
 def in_lab(
     runs: Path, grid: Sequence[Planned], *, boards: int, workers: int
@@ -116,7 +132,7 @@ def in_lab(
     folder = runs / LAB
     with FolderLock(folder, "a sweep"):
         check_boards(folder, clients, boards)
-        with Lab(folder, clients, boards, workers) as testbed:
+        with Lab(folder, clients, boards, workers, code=_code_of(grid)) as testbed:
             yield lambda options, store: launch.run_in(testbed, options, store)
         if all(is_finished(runs, planned) for planned in grid):
             keep_only_logs(folder)

@@ -139,7 +139,7 @@ class Lines:
 
 def make_display(title: str, style: Style) -> Screen | Lines:
     """A live screen in a terminal, lines otherwise."""
-    if style == "screen" and Console().is_terminal:
+    if style == "screen" and Console().is_terminal and not Console().is_dumb_terminal:
         return Screen(title)
     lines: dict[Style, LineOf] = {"json": json_line, "quiet": warning_line}
     return Lines(title, lines.get(style, plain_line))

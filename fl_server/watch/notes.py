@@ -19,6 +19,7 @@ Loud: TypeAlias = (
     | facts.BrokerDown
     | facts.Late
     | facts.StateLost
+    | facts.Arithmetic
     | facts.MessageDropped
     | facts.Foreign
 )
@@ -53,7 +54,14 @@ def sentence(fact: Fact) -> str:
             return f"the run has ended: {fact.reason}"
         case facts.Interrupted():
             return "interrupted"
-        case facts.Note() | facts.Start() | facts.Problem() | facts.Late() | facts.Fault():
+        case (
+            facts.Note()
+            | facts.Start()
+            | facts.Code()
+            | facts.Problem()
+            | facts.Late()
+            | facts.Fault()
+        ):
             return fact.text
         case facts.MessageDropped() | facts.Described() | facts.Web() | facts.Printed():
             return fact.text

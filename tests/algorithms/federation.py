@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from torch import Tensor, nn
 
-from common.algorithms.base import Algorithm, Client, Trained, Update, update_of
+from common.algorithms.base import Algorithm, Client, Server, Trained, Update, update_of
 from common.arrays import Arrays, digest
 from common.config import (
     AlgorithmSection,
@@ -167,6 +167,7 @@ class Federation:
         self.state = self.algorithm.server_init(server_of(self.experiment), self.first)
         self.download = self.algorithm.broadcast(self.state)
         self.history: list[Round] = []
+        self._server: Server | None = None
         self.accepted: dict[int, int] = {}
 
     def new_bench(self) -> Workbench:
@@ -200,10 +201,17 @@ class Federation:
             return self.algorithm.client_init(self.client(client), self.download)
         return self.history[base - 1].kept(client)
 
+    def server(self) -> Server:
+        """The server in the round that comes next; made once for each."""
+        if self._server is None or self._server.round != self.done + 1:
+            self._server = server_of(
+                self.experiment, round_number=self.done + 1, download=self.download
+            )
+        return self._server
+
     def train(self, client: int, progress: Progress | None = None) -> Trained:
         """A client's part of the next round."""
-        server = server_of(self.experiment, round_number=self.done + 1, download=self.download)
-        download = self.download
+        server, download = self.server(), self.download
         if self.algorithm.private is not None:
             download = {**download, **self.algorithm.private(server, self.state, client)}
         bench = self.client(client, progress)
@@ -216,11 +224,10 @@ class Federation:
     ) -> Round:
         """One round with these clients, of whom only some are heard."""
         chosen = range(len(self.clients)) if selected is None else selected
-        download, round_number = self.download, self.done + 1
+        download, round_number, server = self.download, self.done + 1, self.server()
         trained = {client: self.train(client) for client in chosen}
         heard = sorted(chosen if used is None else used)
         if heard:
-            server = server_of(self.experiment, round_number=round_number, download=download)
             updates = [Update(c, trained[c].arrays, trained[c].weights) for c in heard]
             self.state = self.algorithm.server_update(server, self.state, updates)
         self.download = self.algorithm.broadcast(self.state)

@@ -360,13 +360,11 @@ def test_the_pooled_accuracy_before_training_is_the_global_one_in_fedavg(
     assert sum(c["L1"] for c in counts) == sum(c["G"] for c in counts) == whole.count(0)["G"]
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3)))[1:])
-def test_it_does_not_matter_in_which_order_clients_train(
-    tmp_path: Path, order: tuple[int, ...]
-) -> None:
-    fed = Federation(tmp_path, "fedreg", training=HEAVY)
-    other = Federation(tmp_path, "fedreg", training=HEAVY)
-    for _ in range(2):
-        fed.round((0, 1, 2))
-        other.round(order)
-    assert fed.digest == other.digest
+def test_it_does_not_matter_in_which_order_clients_train(tmp_path: Path) -> None:
+    found = set()
+    for order in itertools.permutations(range(3)):
+        fed = Federation(tmp_path, "fedreg", training=HEAVY)
+        for _ in range(2):
+            fed.round(order)
+        found.add(fed.digest)
+    assert len(found) == 1

@@ -36,6 +36,7 @@ def test_a_hundred_thousand_hostile_messages_change_nothing(tmp_path: Path, part
     assert outcome.growth < GROWTH
 
 
+@pytest.mark.slow
 def test_updates_that_are_extreme_but_valid_leave_a_run_that_can_be_read(
     tmp_path: Path,
 ) -> None:
@@ -66,11 +67,14 @@ def test_a_new_field_is_covered_without_anybody_thinking_of_it() -> None:
 
     new = {site.path for site in sites(Newer)} - {site.path for site in sites(Info)}
     assert {("volume",), ("inside",), ("inside", "x", 0, "telemetry", "watts")} <= new
-    hostile, seen = Hostile(1), set()
+    hostile, seen = Hostile(1), set[str]()
+    expected = {"0", "-1", "missing", str(2**63), "None", "[]"}
     for _ in range(15_000):
+        if expected <= seen:
+            return
         body = hostile.message(Newer, {})
         try:
             seen.add(str(msgspec.json.decode(body).get("volume", "missing"))[:20])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-    assert {"0", "-1", "missing", str(2**63), "None", "[]"} <= seen
+    assert expected <= seen

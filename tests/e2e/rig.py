@@ -18,8 +18,8 @@ from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from common.arrays import digest
-from common.wire.tensors import ModelMeta, decode_tensors
 from fl_server.run.journal import read_records
+from fl_server.run.model_file import read_model
 
 PATIENCE = 90.0  # generous: a loaded machine is ten times slower
 TINY = """
@@ -128,8 +128,7 @@ class Rig:
         return self.digest(name)
 
     def digest(self, run: str = "r") -> str:
-        blob = (self.runs / run / "model.safetensors").read_bytes()
-        return digest(decode_tensors(blob, ModelMeta)[0])
+        return digest(read_model(self.runs / run / "model.safetensors"))
 
     def events(self, run: str = "r") -> list[dict[str, Any]]:
         return read_records(self.runs / run / "events.jsonl")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from common.arrays import digest
-from common.wire.tensors import ModelMeta, decode_tensors
 from fl_server.run.journal import read_records
+from fl_server.run.model_file import read_model
 from tests.e2e.rig import PATIENCE, alive, eventually, family
 
 TINY = """
@@ -49,7 +49,7 @@ def sweep(folder: Path, *more: str, where: tuple[str, ...] = ("--simulate",)) ->
 
 
 def model_of(run: Path) -> str:
-    return digest(decode_tensors((run / "model.safetensors").read_bytes(), ModelMeta)[0])
+    return digest(read_model(run / "model.safetensors"))
 
 
 @pytest.fixture(scope="module")

@@ -57,6 +57,12 @@ class Start(Base, frozen=True, tag="start"):
     text: str
 
 
+class Code(Base, frozen=True, tag="code"):
+    """The run was resumed with other code of the user's."""
+
+    text: str
+
+
 class Interrupted(Base, frozen=True, tag="interrupted"):
     """The coordinator was stopped before the end of the run."""
 
@@ -110,6 +116,10 @@ class Lost(Note, frozen=True, tag="lost"):
 
 class Back(Note, frozen=True, tag="back"):
     """A lost board is there again."""
+
+
+class Arithmetic(Note, frozen=True, tag="arithmetic"):
+    """A client is computed by another CPU or torch than before."""
 
 
 class Foreign(Note, frozen=True, tag="foreign"):
@@ -279,10 +289,10 @@ class Printed(Base, frozen=True, tag="said"):
     text: str
 
 
-_Run: TypeAlias = Started | Start | Interrupted | Finished | Fault
+_Run: TypeAlias = Started | Start | Code | Interrupted | Finished | Fault
 _Boards: TypeAlias = BoardConnected | Lost | Back | Foreign | Problem | Refused | Waiting
 _Broker: TypeAlias = BrokerUp | BrokerDown | MessageDropped
-_Clients: TypeAlias = Trained | Update | Failed | StateLost | Rejected | Late
+_Clients: TypeAlias = Trained | Update | Failed | StateLost | Rejected | Late | Arithmetic
 _Rounds: TypeAlias = RoundOpened | Called | Dropped | Uncounted | RoundClosed | Evaluated
 _OfBoards: TypeAlias = Info | Presence | Tested | RefusedSoFar
 Kept: TypeAlias = _Run | _Boards | _Broker | _Clients | _Rounds

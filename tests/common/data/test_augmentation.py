@@ -159,6 +159,7 @@ def theirs() -> ModuleType:
     return autoaugment  # type: ignore[no-any-return]  # torchvision has no types
 
 
+@pytest.mark.slow  # torchvision takes seconds to import
 def test_the_policy_is_torchvisions(theirs: ModuleType) -> None:
     names = {name: ours for ours, name in THEIRS.items()}
     policy = theirs.AutoAugment(theirs.AutoAugmentPolicy.CIFAR10).policies
@@ -166,6 +167,7 @@ def test_the_policy_is_torchvisions(theirs: ModuleType) -> None:
     assert list(POLICY) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("ours", sorted(OPERATIONS))
 def test_an_operation_does_what_torchvisions_does(

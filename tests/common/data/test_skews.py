@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from common.config import DataSection
@@ -36,7 +36,6 @@ def table(parts: list[Indices], labels: Indices) -> Indices:
     return np.stack([np.bincount(labels[part], minlength=labels.max() + 1) for part in parts])
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.integers(1, 40), st.integers(1, 12), st.data(), SEEDS)
 def test_each_client_has_exactly_so_many_classes_and_as_many_samples_of_each(
     clients: int, kinds: int, data: st.DataObject, seed: int
@@ -88,7 +87,6 @@ def test_more_clients_than_a_class_has_samples_for_are_refused(rare: int, each: 
         partition(data, labels, 1)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.integers(1, 60), st.integers(0, 900), st.integers(1, 12), ALPHAS, SEEDS)
 def test_clients_that_draw_for_themselves_have_equal_sizes_and_use_everything(
     clients: int, more: int, kinds: int, alpha: float, seed: int
@@ -114,7 +112,6 @@ def test_a_huge_alpha_gives_every_client_the_shares_of_the_dataset() -> None:
     assert np.abs(counts - [250, 500, 1250]).max() < 120
 
 
-@settings(deadline=None, max_examples=80)
 @given(
     st.sampled_from(["ls", "qs", "lsqs"]),
     st.integers(1, 40),
@@ -140,7 +137,6 @@ def test_balanced_tables_use_everything_and_keep_the_sizes(
         assert np.abs(sizes - len(labels) / clients).max() <= kinds + 1
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.sampled_from(["ls", "qs", "lsqs"]), st.integers(1, 30), ALPHAS, SEEDS)
 def test_any_alpha_gives_a_whole_partition_or_a_clear_error(
     kind: Sinkhorn, clients: int, alpha: float, seed: int

@@ -140,21 +140,21 @@ WRONG = [
     (
         '[experiment]\nname = "a/b"\n',
         ":2",
-        r"experiment.name is 'a/b'; expected str matching regex "
-        r"'^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\\Z'",
+        r"experiment.name is 'a/b'; expected letters A-Z and a-z, digits, '.', "
+        "'_' or '-' (at most 64)",
     ),
     (
         '[experiment]\nname = "a\\n"\n',
         ":2",
-        r"experiment.name is 'a\n'; expected str matching regex "
-        r"'^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\\Z'",
+        r"experiment.name is 'a\n'; expected letters A-Z and a-z, digits, '.', "
+        "'_' or '-' (at most 64)",
     ),
     # choices
     (
         "[data]\npartition = 'idd'\n",
         ":2",
         "data.partition is 'idd'; expected 'iid' or 'classes' or 'dirichlet' or "
-        "'dirichlet-client' or 'ls' or 'qs' or 'lsqs' or 'natural'",
+        "'dirichlet-client' or 'ls' or 'qs' or 'lsqs' or 'natural' or 'local'",
     ),
     (
         "[evaluation]\nstages = ['G', 'L3']\n",

@@ -14,6 +14,7 @@ def some_gradients(step: int) -> tuple[Tensor, ...]:
     return tuple(torch.randn(shape, generator=chance) for shape in ((3, 4), (5,)))
 
 
+@pytest.mark.slow  # torch.optim takes seconds to import
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 def test_our_adam_is_that_of_torch_optim(weight_decay: float) -> None:
     ours = some_gradients(0)
@@ -30,6 +31,7 @@ def test_our_adam_is_that_of_torch_optim(weight_decay: float) -> None:
         torch.testing.assert_close(mine, other.detach(), rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("fused", [False, True])
 def test_our_sgd_is_that_of_torch_optim_however_the_memory_is_laid_out(

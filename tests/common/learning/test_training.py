@@ -171,6 +171,7 @@ def test_training_the_same_task_twice_gives_the_same_bytes() -> None:
     assert trained(1) == trained(1) != trained(2)
 
 
+@pytest.mark.slow  # torch.optim takes seconds to import
 def test_our_steps_are_those_of_torch_optim() -> None:
     samples = some_samples()
     settings = TrainingSection(epochs=2, batch_size=64, momentum=0.9, weight_decay=0.01)
@@ -372,6 +373,7 @@ def test_correct_answers_are_counted_whatever_the_batch(batch: int) -> None:
     assert count_correct(white_is_one, samples, batch) == 5
 
 
+@pytest.mark.slow
 def test_training_does_not_import_the_compiler_and_keeps_torch_threads_as_they_are() -> None:
     program = (
         "import sys, torch; before = torch.get_num_threads()\n"

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from common.arrays import digest
-from common.config import Experiment, ExperimentSection, ModelSection
+from common.config import AlgorithmSection, Experiment, ExperimentSection, ModelSection
 from common.errors import ConfigError
-from common.experiment.resolve import checked, first_model, shapes_of, user_model
+from common.experiment.resolve import buffers_of, checked, first_model, shapes_of, user_model
 
 Shape = tuple[int, int, int]
 HERE = "tests.common.learning.test_user_models"
@@ -37,21 +38,67 @@ def not_a_model(_shape: Shape, _classes: int) -> int:
     return 3
 
 
-def without_head(shape: Shape, classes: int) -> nn.Module:
-    return nn.ModuleDict({"base": nn.Linear(math.prod(shape), classes)})
+def without_parameters(_shape: Shape, _classes: int) -> nn.Module:
+    return nn.Flatten()
 
 
-def with_more(_shape: Shape, _classes: int) -> nn.Module:
-    return nn.ModuleDict({name: nn.Linear(1, 1) for name in ("base", "head", "neck")})
+def of_five(shape: Shape, _classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 5))
+
+
+def for_colours(_shape: Shape, classes: int) -> nn.Module:
+    return nn.Conv2d(3, classes, 3)
+
+
+class TwoAnswers(nn.Linear):
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return images, images
+
+
+def two_answers(_shape: Shape, _classes: int) -> nn.Module:
+    return TwoAnswers(1, 1)
+
+
+def raising(_shape: Shape, _classes: int) -> nn.Module:
+    return nn.Linear(1, 1 // 0)
+
+
+class Plain(nn.Module):
+    """A network as people write them: without parts that are called base and head."""
+
+    def __init__(self, shape: Shape, classes: int, *, more: bool = False) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(shape[0], 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.fc = nn.Linear(4, classes)
+        self.more = more
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.norm(self.conv(images)).mean(dim=(2, 3))
+        logits: Tensor = self.fc(features)
+        return 2 * logits + 1 if self.more else logits
+
+
+def plain(shape: Shape, classes: int) -> nn.Module:
+    return Plain(shape, classes)
+
+
+def plain_and_more(shape: Shape, classes: int) -> nn.Module:
+    return Plain(shape, classes, more=True)
 
 
 def with_doubles(_shape: Shape, _classes: int) -> nn.Module:
     return nn.ModuleDict({"base": nn.Linear(1, 1).double(), "head": nn.Linear(1, 1)})
 
 
-def experiment(function: str, seed: int = 1) -> Experiment:
+def experiment(
+    function: str, seed: int = 1, head: str = "", algorithm: str = "fedavg"
+) -> Experiment:
+    name = function if ":" in function else f"{HERE}:{function}"
     return Experiment(
-        experiment=ExperimentSection(seed=seed), model=ModelSection(name=f"{HERE}:{function}")
+        experiment=ExperimentSection(seed=seed),
+        model=ModelSection(name=name, head=head),
+        algorithm=AlgorithmSection(name=algorithm),
     )
 
 
@@ -80,11 +127,14 @@ def test_a_users_model_starts_in_evaluation_mode() -> None:
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
-        ("nowhere", "has no attribute 'nowhere'"),
+        ("nowhere", "has no 'nowhere'"),
         ("HERE", "which is not a function"),
         ("not_a_model", "which makes int; expected nn.Module"),
-        ("without_head", "which has arrays in base; expected base and head"),
-        ("with_more", "which has arrays in base, head, neck; expected base and head"),
+        ("without_parameters", "which has no parameters; there is nothing to train"),
+        ("of_five", r"which answers 2 samples by \(2, 5\) .*; expected \(2, 10\)"),
+        ("for_colours", r"with inputs of shape \(1, 28, 28\): RuntimeError: .*channels"),
+        ("two_answers", "which answers tuple .*; expected a tensor"),
+        ("raising", r"ZeroDivisionError: .* by zero \(test_user_models.py:\d+\)"),
         ("with_doubles", "in which base.weight is torch.float64; expected torch.float32"),
     ],
 )
@@ -94,5 +144,82 @@ def test_a_model_that_does_not_fit_is_refused_by_name(function: str, problem: st
 
 
 def test_a_module_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"model.name is 'nowhere:at_all': No module named"):
+    with pytest.raises(
+        ConfigError, match=r"model.name is 'nowhere:at_all', but no module nowhere is"
+    ):
         checked(Experiment(model=ModelSection(name="nowhere:at_all")))
+
+
+def test_any_network_can_be_averaged_and_its_head_has_a_name_if_it_is_told() -> None:
+    assert {name.split(".")[0] for name in shapes_of(experiment("plain"))} == {"base"}
+    named = shapes_of(experiment("plain", head="fc"))
+    assert {"base.conv.weight", "base.norm.running_mean", "head.weight", "head.bias"} <= {
+        *named
+    }
+    assert buffers_of(experiment("plain", head="fc")) == {
+        f"base.norm.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")
+    }
+
+
+def test_parts_and_whole_compute_the_same() -> None:
+    whole, parts = (user_model(experiment("plain", head=head)) for head in ("", "fc"))
+    images = torch.rand(3, 1, 28, 28)
+    assert torch.equal(whole(images), parts(images))
+
+
+@pytest.mark.parametrize(
+    ("function", "head", "algorithm", "problem"),
+    [
+        ("plain", "", "fedrep", "name that part in model.head: the model has conv, norm, fc"),
+        ("plain", "fx", "fedavg", "model.head is 'fx', which the model does not have; did you"),
+        ("plain", "nothing", "fedavg", "does not have; it has conv, norm, fc"),
+        (
+            "plain",
+            "conv",
+            "fedavg",
+            "model.head is 'conv', but the model does not work without",
+        ),
+        ("plain_and_more", "fc", "fedavg", "model.head is 'fc', but the model does more after"),
+    ],
+)
+def test_a_head_that_cannot_be_one_is_refused(
+    function: str, head: str, algorithm: str, problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        checked(experiment(function, head=head, algorithm=algorithm))
+
+
+def test_only_a_model_of_ones_own_has_a_head_with_a_name() -> None:
+    with pytest.raises(ConfigError, match=r"model.head is 'fc', but convnet is not a model of"):
+        checked(Experiment(model=ModelSection(head="fc")))
+
+
+def test_torchvisions_networks_have_their_names_and_a_head() -> None:
+    shapes = shapes_of(experiment("torchvision:mobilenet_v3_small"))
+    assert shapes["base.features.0.0.weight"] == (16, 3, 3, 3)
+    assert shapes["head.3.weight"] == (10, 1024)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("torchvision:resnet81", "which torchvision does not have; did you mean 'resnet18'?"),
+        (
+            "torchvision:mobilenet_v3_small",
+            r"with inputs of shape \(1, 28, 28\): RuntimeError: .*3 channel",
+        ),
+    ],
+)
+def test_a_network_that_torchvision_lacks_or_that_does_not_fit_is_refused(
+    name: str, problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        checked(experiment(name))
+
+
+def test_without_torchvision_one_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torchvision.models", None)
+    with pytest.raises(ConfigError, match="which needs torchvision: pip install torchvision"):
+        checked(experiment("torchvision:resnet18"))

@@ -17,7 +17,7 @@ BLOB = np.random.default_rng(1).bytes(3 * CHUNK + 77)
 PARTS = list(cut(BLOB, run="r", round_number=2, client=5))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.permutations(range(4)), st.lists(st.integers(0, 3), max_size=3), st.booleans())
 def test_parts_in_any_order_and_any_number_of_times_make_the_blob(
     tmp_path: Path, order: list[int], again: list[int], in_memory: bool

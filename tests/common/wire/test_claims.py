@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common.wire.claims import (
@@ -350,7 +350,6 @@ def run(quarrel: Quarrel, claims: list[Connected], *, settled_first: bool) -> No
     quarrel.calm_down()
 
 
-@settings(max_examples=60)
 @given(claimants(all_clash=True), st.booleans(), st.data())
 def test_of_those_who_claim_the_same_exactly_one_survives(
     claims: list[Connected], settled_first: bool, data: st.DataObject
@@ -366,7 +365,6 @@ def test_of_those_who_claim_the_same_exactly_one_survives(
         assert winner == claims[0].instance, "whoever works already is not driven out"
 
 
-@settings(max_examples=60)
 @given(claimants(all_clash=False), st.booleans(), st.data())
 def test_survivors_never_clash_and_whoever_clashes_with_nobody_survives(
     claims: list[Connected], settled_first: bool, data: st.DataObject

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -489,6 +490,44 @@ def test_a_closed_port_is_named_with_the_reason_and_the_cure() -> None:
 def test_a_host_that_does_not_exist_is_named() -> None:
     with pytest.raises(BrokerError, match=r"cannot reach the broker at nowhere\.invalid:1883"):
         probe(Address("nowhere.invalid"))
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[Address]:
+    """A server that reads something and answers the same to everybody."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield Address("127.0.0.1", server.getsockname()[1])
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no MQTT broker: it answers 'HTTP/1.1 400"),
+        (b"", "closes the connection; expected an MQTT v5 broker"),
+    ],
+)
+def test_what_is_no_broker_is_named(answer: bytes, text: str) -> None:
+    with answering(answer) as address, pytest.raises(BrokerError) as caught:
+        probe(address)
+    assert text in str(caught.value)
+    assert "is --broker right?" in str(caught.value)
+
+
+def test_what_listens_and_does_not_answer_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = Address("127.0.0.1", server.getsockname()[1])
+        with pytest.raises(BrokerError, match="does not answer to MQTT"):
+            probe(address, timeout=0.05)
 
 
 def test_a_broker_that_is_there_passes_the_probe(broker: Broker) -> None:

@@ -1,4 +1,4 @@
-"""Real training processes, hired by a real pool; the only tests of it that need torch."""
+"""Real training processes of a real pool, forked and started."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from common.disk.atomic import write_atomic
 from common.experiment.resolve import first_model
 from common.wire.chunks import blob_digest
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
+from common.worker.children import Source, StartedProcesses
+from common.worker.forking import ForkServer
 from common.worker.orders import (
     EpochDone,
     JobDone,
@@ -55,10 +57,11 @@ class Office:
 
     folder: Path
     size: int
+    source: Source
     reports: queue.SimpleQueue[Report] = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
-        self.pool = ProcessPool(self.size, self.reports.put)
+        self.pool = ProcessPool(self.size, self.reports.put, self.source)
 
     def next(self) -> Report:
         return self.reports.get(timeout=PATIENCE)
@@ -103,9 +106,16 @@ class Office:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+def forks() -> Iterator[ForkServer]:
+    """One parent for all tests that leave it alive."""
+    with contextlib.closing(ForkServer(keep=True)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shared(forks: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     """One process that is ready for the run, for all tests that leave it alive."""
-    office = Office(tmp_path_factory.mktemp("shared"), 1)
+    office = Office(tmp_path_factory.mktemp("shared"), 1, forks)
     assert office.prepare(EXPERIMENT) == Prepared(run="run-1")
     yield office
     office.pool.release()
@@ -177,11 +187,13 @@ def test_what_cannot_be_prepared_is_reported_with_the_reason(shared: Office) -> 
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_same_bytes_as_one(shared: Office, tmp_path: Path) -> None:
+def test_two_started_processes_give_the_same_bytes_as_a_forked_one(
+    shared: Office, tmp_path: Path
+) -> None:
     for client in (2, 3):
         shared.start(client, client)
         assert isinstance(shared.until_done(client)[-1], JobDone)
-    pair = Office(tmp_path, 2)
+    pair = Office(tmp_path, 2, StartedProcesses())
     try:
         assert pair.prepare(EXPERIMENT) == Prepared(run="run-1")
         for client in (2, 3):
@@ -201,9 +213,9 @@ def test_two_processes_give_the_same_bytes_as_one(shared: Office, tmp_path: Path
 
 @pytest.mark.slow
 def test_a_killed_process_is_reported_with_its_job_and_the_next_job_works(
-    tmp_path: Path,
+    forks: ForkServer, tmp_path: Path
 ) -> None:
-    office = Office(tmp_path, 1)
+    office = Office(tmp_path, 1, forks)
     try:
         assert office.prepare(long(EXPERIMENT)) == Prepared(run="run-1")
         office.start(1, 0)
@@ -235,21 +247,61 @@ def test_a_killed_process_is_reported_with_its_job_and_the_next_job_works(
         office.pool.release()
 
 
+@pytest.mark.slow
+def test_a_killed_parent_is_replaced_and_the_next_job_works(tmp_path: Path) -> None:
+    with contextlib.closing(ForkServer(keep=False)) as forks:
+        office = Office(tmp_path, 1, forks)
+        assert office.prepare(long(EXPERIMENT)) == Prepared(run="run-1")
+        office.start(1, 0)
+        assert isinstance(office.next(), EpochDone)
+        (pid,) = office.pool.pids()
+        parent = forks.pid
+        assert parent is not None
+        os.kill(parent, signal.SIGKILL)
+        failed = office.until_done(1)[-1]
+        assert isinstance(failed, JobError)
+        assert "the process that forked it was killed" in failed.problem
+        assert ends_within(pid, 20.0)
+
+        office.start(2, 0)
+        assert isinstance(office.next(), EpochDone)
+        assert forks.pid not in (None, parent)
+        office.pool.release()
+        assert forks.pid is None, "a parent that is not kept ends with the run"
+
+
+@pytest.mark.slow
+def test_a_parent_that_cannot_import_torch_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with contextlib.closing(ForkServer(keep=True)) as forks:
+        office = Office(tmp_path, 1, forks)
+        cause = "exit code 1; its last lines are in the log"
+        for _ in range(2):
+            assert office.prepare(EXPERIMENT) == Prepared(
+                run="run-1", problem=f"the training process died ({cause})"
+            )
+
+
 EMPLOYER = """
 import sys
 from common.worker.orders import Prepare
+from common.worker.forking import ForkServer
 from common.worker.pool import ProcessPool
-pool = ProcessPool(1, print)
+forks = ForkServer(keep=True)
+pool = ProcessPool(1, print, forks)
 from common.config import Experiment
 order = Prepare(run="r", experiment=Experiment(), shards="x", snapshots="x", clients=(99,))
 pool.prepare(order)
-print(pool.pids()[0], flush=True)
+print(forks.pid, *pool.pids(), flush=True)
 sys.stdin.read()
 """
 
 
 @pytest.mark.slow
-def test_a_training_process_ends_when_its_owner_dies(tmp_path: Path) -> None:
+def test_a_training_process_and_its_parent_end_when_their_owner_dies(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", EMPLOYER],
         stdin=subprocess.PIPE,
@@ -257,14 +309,14 @@ def test_a_training_process_ends_when_its_owner_dies(tmp_path: Path) -> None:
         cwd=tmp_path,
     ) as employer:
         assert employer.stdout is not None
-        pid = int(employer.stdout.readline())
-        assert alive(pid)
+        pids = [int(pid) for pid in employer.stdout.readline().split()]
+        assert [alive(pid) for pid in pids] == [True, True]
         employer.kill()
-    assert ends_within(pid, 20.0)
+    assert [ends_within(pid, 20.0) for pid in pids] == [True, True]
 
 
 def test_a_pool_that_hired_nobody_can_be_released() -> None:
-    pool = ProcessPool(2, print)
+    pool = ProcessPool(2, print, StartedProcesses())
     pool.abandon(1)
     pool.release()
     assert pool.pids() == ()

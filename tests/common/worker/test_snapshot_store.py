@@ -86,7 +86,7 @@ def test_a_damaged_snapshot_is_discarded_and_logged_and_the_others_stay(
     assert store.update(7, 2) == b"again"
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_changed_byte_of_a_snapshot_is_noticed_or_harmless(
     tmp_path: Path, data: st.DataObject

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from common.wire.messages import (
@@ -72,6 +73,17 @@ def test_a_new_run_closes_the_old_one() -> None:
     machine.receive(current(run="next"), selected(run="next"))
     machine.download(run="next")
     assert machine.started == [("train", 0, None)]
+
+
+def test_a_run_that_is_resumed_with_other_code_is_opened_again() -> None:
+    machine = working()
+    assert machine.receive(detail("run")) == ()
+    corrected = msgspec.structs.replace(detail("run"), code={"mine.py": "0" * 32})
+    assert machine.receive(corrected) == (CloseRun("run"), OpenRun(corrected))
+    again = msgspec.structs.replace(detail("run"), code={"mine.py": "1" * 32})
+    assert machine.receive(again) == (CloseRun("run"), OpenRun(again))
+    machine.open("run")
+    assert machine.receive(again) == ()
 
 
 def test_a_run_that_ends_while_it_is_being_opened_is_closed() -> None:

@@ -26,7 +26,7 @@ from fl_server.run.store import create_run
 SMALL = Experiment(
     model=ModelSection(name="dnn", hidden=4),
     data=DataSection(clients=4),
-    training=TrainingSection(epochs=1),
+    training=TrainingSection(epochs=1, batch_size=100),
     central=CentralSection(epochs=3, validation=0.1),
 )
 
@@ -47,7 +47,7 @@ def test_a_warm_start_takes_what_fits_and_says_what_it_drew(tmp_path: Path) -> N
     fresh = first_model(experiment)
     assert np.array_equal(start.model["head.1.0.bias"], fresh["head.1.0.bias"] + 1)
     assert np.array_equal(start.model["head.1.0.weight"], fresh["head.1.0.weight"])
-    assert start.notes[0].endswith("; drew head.1.0.weight")
+    assert start.notes[0].endswith("; drew head.1.0.weight (there (3, 4))")
 
 
 @pytest.mark.parametrize(("there", "here"), [(1, 2), (2, 1), (3, 1), (1, 3)])
@@ -79,6 +79,7 @@ def test_weights_that_cannot_be_used_are_refused_before_a_run_begins(tmp_path: P
         check_start(with_model(warm_up=1))
 
 
+@pytest.mark.slow
 def test_a_warm_up_on_shared_samples_gives_a_better_start_and_says_so(tmp_path: Path) -> None:
     experiment = Experiment(
         model=ModelSection(name="dnn", hidden=4, warm_up=2),

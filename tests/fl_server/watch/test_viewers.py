@@ -67,6 +67,7 @@ def test_extreme_numbers_fit_into_an_event_file(tmp_path: Path, loss: float) -> 
     assert len(list(RawEventFileLoader(str(path)).Load())) == 3
 
 
+@pytest.mark.slow
 def test_a_run_whose_reader_has_gone_ends_with_the_same_model(tmp_path: Path) -> None:
     file = tmp_path / "tiny.toml"
     file.write_text(TINY)

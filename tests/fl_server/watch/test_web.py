@@ -27,7 +27,7 @@ from tests.fl_server.watch.some_facts import big_run, described, present
 @contextmanager
 def served(place: PageAddress, audience: Audience) -> Iterator[int]:
     server = PageServer(place.host, place.port, place.token, audience)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server.server_address[1]
     audience.close()

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from fl_server.watch.web import page_server
 from fl_server.watch.web.audience import MOST_VIEWERS, Audience
 from fl_server.watch.web.connections import MOST_WAITING
-from fl_server.watch.web.page_server import HEAD_BYTES, HEAD_SECONDS, MOST_THREADS
+from fl_server.watch.web.page_server import HEAD_BYTES, MOST_THREADS
 from fl_server.watch.web.server import PageAddress
 from tests.e2e.rig import eventually
 from tests.fl_server.watch.some_facts import present
@@ -66,6 +67,7 @@ def server_process() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
         process.communicate()
 
 
+@pytest.mark.slow
 def test_a_thousand_idle_connections_keep_nobody_out() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2048)), hard))
@@ -81,25 +83,37 @@ def test_a_thousand_idle_connections_keep_nobody_out() -> None:
         assert threads <= MOST_THREADS + 2
 
 
-def test_idle_connections_give_way_by_address_and_end_by_themselves() -> None:
-    audience, before = Audience(), threading.active_count()
-    with served(OPEN, audience) as port, ExitStack() as stack:
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that waits a short while for a request."""
+    monkeypatch.setattr(page_server, "HEAD_SECONDS", 0.5)
+
+
+def test_idle_connections_give_way_by_address() -> None:
+    with served(OPEN, Audience()) as port, ExitStack() as stack:
         other = stack.enter_context(connected(port, "127.0.0.2"))
         idle = [stack.enter_context(connected(port)) for _ in range(3 * MOST_WAITING)]
         idle[0].settimeout(20)
         assert idle[0].recv(1) == b""  # the oldest has given way
         other.sendall(b"GET /snapshot HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert other.recv(12) == b"HTTP/1.0 200"  # of an address with few of them
-        idle[-1].settimeout(HEAD_SECONDS * 10)
-        assert idle[-1].recv(1) == b""
-        eventually(
-            lambda: threading.active_count() < before + MOST_WAITING // 2, "the threads end"
-        )
 
 
+@pytest.mark.usefixtures("hasty")
+def test_idle_connections_end_by_themselves() -> None:
+    before = threading.active_count()
+    with served(OPEN, Audience()) as port, ExitStack() as stack:
+        idle = [stack.enter_context(connected(port)) for _ in range(8)]
+        for connection in idle:
+            connection.settimeout(50)
+            assert connection.recv(1) == b""
+        eventually(lambda: threading.active_count() <= before + 1, "the threads end")
+
+
+@pytest.mark.usefixtures("hasty")
 def test_a_request_that_drips_is_not_waited_for() -> None:
     with served(OPEN, Audience()) as port, connected(port) as slow:
-        slow.settimeout(0.5)
+        slow.settimeout(0.1)
         slow.sendall(b"GET / HTTP/1.1\r\nHost: local")
 
         def ended() -> bool:
@@ -111,7 +125,7 @@ def test_a_request_that_drips_is_not_waited_for() -> None:
             except OSError:
                 return True
 
-        eventually(ended, "it is closed", HEAD_SECONDS * 10)
+        eventually(ended, "it is closed", 50)
 
 
 BROKEN = [
@@ -132,10 +146,8 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("request_bytes", BROKEN)
 @pytest.mark.parametrize("token", ["", "s3cret"])
 def test_a_broken_request_gets_an_error_and_no_line_in_the_log(
-    request_bytes: bytes,
     token: str,
     capfd: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
@@ -144,11 +156,12 @@ def test_a_broken_request_gets_an_error_and_no_line_in_the_log(
         caplog.at_level(logging.INFO),
         served(PageAddress("127.0.0.1", 0, token), Audience()) as port,
     ):
-        answer = ask(port, request_bytes)
-        assert answer.split(b" ")[1][:1] in b"45" or b"Error code: 4" in answer
-        assert get(port, f"/snapshot?token={token}")[0] == 200
-    assert capfd.readouterr().err == ""
-    assert caplog.records == []
+        for request in BROKEN:
+            answer = ask(port, request)
+            refused = answer.split(b" ")[1][:1] in b"45" or b"Error code: 4" in answer
+            assert refused, request[:60]
+            assert get(port, f"/snapshot?token={token}")[0] == 200
+            assert (capfd.readouterr().err, caplog.records) == ("", []), request[:60]
 
 
 def test_the_request_of_the_issue_is_a_bad_request() -> None:

@@ -99,9 +99,7 @@ def test_what_unpickling_would_run_is_not_run(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
-@settings(
-    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=60), st.integers(0, 500))
 def test_any_bytes_are_a_batch_or_refused(tmp_path: Path, noise: bytes, place: int) -> None:
     content = batch()[:place] + noise + batch()[place + len(noise) :]

@@ -1,0 +1,74 @@
+"""The training process: orders come in as JSON lines on stdin, reports go out on stdout.
+
+It is forked by `fork_server`, or started as `python -m common.worker`. It ends when its stdin
+does, so it never outlives its owner. Arrays travel through files, never through the pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from typing import IO
+
+import msgspec
+
+from common.worker.orders import (
+    ORDERS,
+    Abandon,
+    AbandonedError,
+    EpochDone,
+    JobOrder,
+    Prepare,
+    Report,
+)
+
+
+class _Process:
+    """Reads orders from stdin, carries them out and ends when stdin does."""
+
+    def __init__(self, reports: IO[bytes]) -> None:
+        self._reports = reports
+        self._orders: queue.SimpleQueue[Prepare | JobOrder] = queue.SimpleQueue()
+        self._abandoned: set[int] = set()
+
+    def listen(self) -> None:
+        with os.fdopen(0, "rb") as orders:
+            for line in orders:
+                order = ORDERS.decode(line)
+                if isinstance(order, Abandon):
+                    self._abandoned.add(order.job)
+                else:
+                    self._orders.put(order)
+        os._exit(0)  # the owner is gone, and training must not continue without it
+
+    def work(self) -> None:
+        from common.worker.executor import (
+            Executor,  # imports torch, which takes seconds; orders are read meanwhile
+        )
+
+        executor = Executor()
+        while True:
+            order = self._orders.get()
+            if isinstance(order, Prepare):
+                self._report(executor.prepare(order))
+            else:
+                self._report(executor.run(order, self._epoch_done))
+
+    def _epoch_done(self, report: EpochDone) -> None:
+        if report.job in self._abandoned:
+            raise AbandonedError
+        self._report(report)
+
+    def _report(self, report: Report) -> None:
+        self._reports.write(msgspec.json.encode(report) + b"\n")
+        self._reports.flush()
+
+
+def work() -> None:
+    """Work until stdin ends. Stray prints of libraries go to stderr, not among the reports."""
+    reports = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    process = _Process(reports)
+    threading.Thread(target=process.listen, daemon=True).start()
+    process.work()

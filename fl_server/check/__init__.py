@@ -1,0 +1,1 @@
+"""What an experiment means and needs, and whether its settings make sense together."""

@@ -1,0 +1,104 @@
+"""fl-server runs, fl-server diff: a folder of runs, and whether two models are the same."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+import msgspec
+
+from common.arrays import digest
+from common.errors import UsageError
+from fl_server.cli.options import runs_option
+from fl_server.reports.listing import RunLine, run_lines
+from fl_server.reports.output.terminal import print_table
+from fl_server.reports.tables import Column, Table
+from fl_server.run.model_diff import model_diff
+from fl_server.run.model_file import NAME, read_model
+
+COLUMNS = (
+    *(Column("run"), Column("state"), Column("algorithm"), Column("dataset")),
+    *(Column("seed", "count"), Column("rounds"), Column("best", "percent")),
+    *(Column("model"), Column("changed")),
+)
+MOST = 12
+
+
+@click.command("runs")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@runs_option
+def list_runs(as_json: bool, runs: Path) -> None:
+    """List all runs of a folder, the one changed last at the end.
+
+    \b
+    Example: fl-server runs
+    Example: fl-server runs --json --runs ~/experiments
+    """
+    lines, problems = run_lines(runs)
+    if as_json:
+        for line in lines:
+            click.echo(msgspec.json.encode(line))
+    elif lines:
+        rows = tuple(_row(line) for line in lines)
+        print_table(Table("runs", f"Runs in {runs}", COLUMNS, rows))
+    else:
+        click.echo(f"no run in {runs}; start one with: fl-server lab EXPERIMENT.toml")
+    for problem in problems:
+        click.echo(f"cannot be read: {problem}", err=True)
+
+
+def _row(line: RunLine) -> tuple[str | int | float | None, ...]:
+    changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(line.changed))
+    return (
+        *(line.name, line.state, line.algorithm, line.dataset, line.seed),
+        *(f"{line.done} of {line.of}", line.best, line.digest[:8] or "-", changed),
+    )
+
+
+@click.command("diff")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@runs_option
+def diff(first: str, second: str, runs: Path) -> None:
+    """Say whether two models have the same bits, and where not (exit status 1).
+
+    A and B are runs, or safetensors files.
+
+    \b
+    Example: fl-server diff demo-1 demo-2
+    """
+    one, other = (read_model(_file(name, runs)) for name in (first, second))
+    found = model_diff(one, other)
+    if not found:
+        click.echo(f"same bits: {len(one)} arrays, digest {digest(one)}")
+        return
+    columns = (
+        *(Column("array"), Column("largest difference"), Column("relative to its norm")),
+        Column("values that differ"),
+    )
+    rows = tuple(
+        (each.name, each.text, "", "")
+        if each.text
+        else (
+            *(each.name, f"{each.largest:.3g}", f"{each.relative:.3g}"),
+            f"{each.changed} of {each.size}",
+        )
+        for each in found
+    )
+    title = f"{len(found)} of {len({*one, *other})} arrays differ"
+    print_table(Table("diff", title, columns, rows))
+    click.echo(f"{first}: {digest(one)}\n{second}: {digest(other)}")
+    sys.exit(1)
+
+
+def _file(name: str, runs: Path) -> Path:
+    for path in (Path(name), runs / name):
+        if path.is_file():
+            return path
+        if (path / NAME).is_file():
+            return path / NAME
+        if (path / "run.json").is_file():
+            raise UsageError(f"run {name!r} has no {NAME} yet; it is not finished")
+    raise UsageError(f"no run {name!r} in {runs}, and no such file")

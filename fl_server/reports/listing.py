@@ -1,0 +1,71 @@
+"""The runs of a folder, each in one line: federated ones and centralized baselines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.arrays import digest
+from common.disk.lock import holder
+from common.errors import FedbedError
+from common.experiment.file import load_experiment
+from fl_server.reports.runs import read_metrics, read_record
+from fl_server.run.journal import read_records
+from fl_server.run.model_file import NAME, read_model
+from fl_server.run.summary import GLOBAL, figure
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """One run; `best` is the best global accuracy, `changed` seconds since 1970."""
+
+    name: str
+    state: str
+    algorithm: str
+    dataset: str
+    seed: int
+    done: int
+    of: int
+    best: float | None
+    digest: str
+    changed: float
+
+
+def run_lines(runs: Path) -> tuple[list[RunLine], list[str]]:
+    """All runs of a folder, the one changed last at the end; and what could not be read."""
+    found, problems = [], []
+    for file in sorted(runs.glob("*/experiment.toml")):
+        try:
+            found.append(_line(file.parent))
+        except FedbedError as error:
+            problems.append(f"{file.parent.name}: {error}")
+    return sorted(found, key=lambda line: (line.changed, line.name)), problems
+
+
+def _line(folder: Path) -> RunLine:
+    experiment = load_experiment(folder / "experiment.toml")
+    central = not (folder / "run.json").exists()
+    if central:
+        epochs = read_records(folder / "metrics.jsonl")
+        done, of = len(epochs), experiment.central.epochs
+        best = max((float(line["accuracy"]) for line in epochs), default=None)
+        finished = (folder / NAME).exists()
+    else:
+        lines = read_metrics(folder / "metrics.jsonl")
+        done, of = max((line.round for line in lines), default=0), experiment.experiment.rounds
+        best_figure = figure(lines, GLOBAL)
+        best = None if best_figure is None else best_figure.best
+        finished = bool(read_record(folder).get("finished"))
+    state = "finished" if finished else "running" if holder(folder) else "unfinished"
+    return RunLine(
+        name=folder.name,
+        state=state,
+        algorithm="centralized" if central else experiment.algorithm.name,
+        dataset=experiment.data.dataset,
+        seed=experiment.experiment.seed,
+        done=done,
+        of=of,
+        best=best,
+        digest=digest(read_model(folder / NAME)) if (folder / NAME).exists() else "",
+        changed=max(path.stat().st_mtime for path in folder.iterdir() if path.is_file()),
+    )
