@@ -16,10 +16,11 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as Picture
@@ -36,7 +37,7 @@ from fl_server.run.journal import read_records
 TOGETHER = 100  # light boards in one process
 ROUNDS = 3
 SECONDS = 1200.0  # for one size
-TABLE = {
+TABLE: dict[str, dict[str, Any]] = {
     "algorithm": {"name": "bench.echo:echo"},
     "evaluation": {"every": 10_000, "stages": ["G"]},
     "experiment": {"rounds": ROUNDS, "grace": "forever"},
@@ -56,8 +57,8 @@ class Row:
     round_seconds: float
     coordinator_cpu: float
     broker_cpu: float
-    coordinator_mb: int
-    broker_mb: int
+    coordinator_mb: float
+    broker_mb: float
 
 
 def measure(size: int, folder: Path) -> Row:
@@ -94,14 +95,16 @@ def measure(size: int, folder: Path) -> Row:
     return Row(size, first, median(round_times(folder / "run")), *used, *memory)
 
 
-def _boards(port: int, first: int, count: int) -> process:  # type: ignore[valid-type]
+def _boards(
+    port: int, first: int, count: int
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
     words = ("-m", "bench.fleet", BOARDS, str(port), str(first), str(count))
     return process(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-def _wait(running: subprocess.Popen[bytes], done: object) -> None:
+def _wait(running: subprocess.Popen[bytes], done: Callable[[], bool]) -> None:
     end = time.monotonic() + SECONDS
-    while not done():  # type: ignore[operator]
+    while not done():
         if time.monotonic() > end or running.poll() is not None:
             raise RuntimeError("the run did not get there")
         threading.Event().wait(0.1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import queue
 import shutil
 import threading
@@ -24,6 +25,7 @@ from common import VERSION
 from common.disk.atomic import write_atomic
 from common.disk.lock import FolderLock
 from common.errors import FedbedError
+from common.worker.forking import make_source
 from common.worker.orders import EpochDone, JobDone, JobError, JobOrder, Prepare, Prepared
 from common.worker.pool import ProcessPool
 from common.worker.snapshot_store import SnapshotStore
@@ -110,7 +112,8 @@ class _Run:
         self._answers: dict[int, queue.SimpleQueue[Report]] = {}
         self._prepared: queue.SimpleQueue[Prepared] = queue.SimpleQueue()
         self._jobs = itertools.count()
-        self._pool = ProcessPool(size, self._take)
+        self._source = make_source(os.environ, keep=True)
+        self._pool = ProcessPool(size, self._take, self._source)
         prepare = msgspec.structs.replace(
             setup.prepare,
             snapshots=str(folder),
@@ -134,6 +137,7 @@ class _Run:
     def release(self) -> None:
         """This worker has other things to do."""
         self._pool.release()
+        self._source.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def do(
