@@ -29,8 +29,9 @@ arm-test: setup-test  ## emulated Raspberry Pi 4 and Jetson Nano: installer, doc
 	@command -v mmdebstrap qemu-aarch64-static >/dev/null || apt-get -qq install -y mmdebstrap qemu-user-static
 	timeout 3600 $(BIN)/python -m tests.arm
 
-docs: setup-test  ## write the tables of settings and options in docs/ anew, from the code
+docs: setup-test  ## write the tables of settings, options and studies in docs/ anew
 	$(BIN)/python -m common.experiment.option_tables docs/experiment.md docs/algorithms.md
+	$(BIN)/python -m fl_server.studies.pages docs
 
 check: setup-test  ## format, lint, types
 	$(BIN)/ruff format --check

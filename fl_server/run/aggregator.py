@@ -33,9 +33,9 @@ from common.wire.tensors import (
 from fl_server.rounds.state import Close, Open
 from fl_server.run.checks import Checks
 from fl_server.run.computed import Computed
-from fl_server.run.first_model import starting_model
 from fl_server.run.local_data import LocalData
-from fl_server.run.model_file import NAME, write_model
+from fl_server.run.model.file import NAME, write_model
+from fl_server.run.model.first import starting_model
 from fl_server.run.records import Records, TestedRound
 from fl_server.run.round_updates import RoundUpdates
 from fl_server.run.server_half import ServerHalf
