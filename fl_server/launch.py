@@ -140,6 +140,7 @@ def run_in(testbed: Lab, options: RunOptions, store: RunStore) -> bool:
 
 
 def _coordinate(testbed: Lab, options: RunOptions, store: RunStore, work: _Work) -> bool:
+    testbed.make_shards(store.experiment())
     coordinator = Coordinator(
         store,
         PahoLink(testbed.address),
