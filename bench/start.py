@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,8 @@ def _memory_of_children() -> Iterator[list[int]]:
 
     def look() -> None:
         while not done.wait(SAMPLE_SECONDS):
-            found.append(sum(_share(pid) for pid in descendants(os.getpid())))
+            with suppress(OSError):  # one has ended while it was looked at
+                found.append(sum(_share(pid) for pid in descendants(os.getpid())))
 
     looker = threading.Thread(target=look)
     looker.start()
