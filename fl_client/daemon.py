@@ -99,12 +99,11 @@ class Daemon:
         self._gauges = Gauges(settings.state)
         self._jobs = Jobs(
             self._policy,
-            settings.state,
+            settings,
             pool,
             self._downloads,
             self._gauges,
             self._publish_problem,
-            settings.code,
         )
         self._outgoing = Outgoing(settings.federation)
         self._held: list[Arrived] = []  # until our claim is settled

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
@@ -30,6 +29,7 @@ from fl_client.agent.state import (
 from fl_client.downloads import Downloads
 from fl_client.hardware.gauges import Gauges
 from fl_client.old_runs import forget_old_runs
+from fl_client.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -40,17 +40,16 @@ class Jobs:
     def __init__(
         self,
         policy: Policy,
-        folder: Path,
+        settings: Settings,
         pool: Pool,
         downloads: Downloads,
         gauges: Gauges,
         publish_problem: Callable[[str], None],
-        code: Path | None = None,
     ) -> None:
         self._store: SnapshotStore | None = None
-        self._code = "" if code is None else str(code)
         self._policy = policy
-        self._folder = folder
+        self._settings = settings
+        self._folder = settings.state
         self._pool = pool
         self._downloads = downloads
         self._gauges = gauges
@@ -91,7 +90,9 @@ class Jobs:
                 shards=str(self._folder / "shards"),
                 snapshots=str(folder),
                 clients=tuple(mine),
-                code=self._code,
+                data=str(self._settings.data or ""),
+                class_counts=self._settings.class_counts,
+                code=str(self._settings.code or ""),
                 digests=detail.code,
             )
         )
@@ -163,7 +164,13 @@ class Jobs:
             return OpenFailed(report.run, now)
         self._store, self._private = store, report.private
         return Opened(
-            report.run, store.scan(), report.coupled, now, report.stateful, report.private
+            report.run,
+            store.scan(),
+            report.coupled,
+            now,
+            report.stateful,
+            report.private,
+            report.data,
         )
 
     def _done(self, job: Job, done: JobDone, joules: float | None, now: float) -> Event:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from common.access.address import Address
 from common.config import Experiment
-from common.data.datasets import require_dataset
+from common.data.dataset import find_data
 from common.data.shards import ShardSet
 from common.disk.lock import FolderLock
 from common.disk.recording import Recorder
+from common.errors import UsageError
 from common.experiment.resolve import participants_of
 from common.program.logs import HUMAN, LineFormatter
 from common.program.malloc import keep_buffers
@@ -30,6 +31,7 @@ from fl_server.lab.fault_script import Script
 from fl_server.lab.faulty_lab import FaultyLab
 from fl_server.lab.lab import Lab, check_boards, keep_only_logs
 from fl_server.lab.restarts import restarting_boards
+from fl_server.run.provenance import record_machine
 from fl_server.run.store import RunStore
 from fl_server.run.tensorboard import EventFile
 from fl_server.watch import facts
@@ -55,6 +57,7 @@ class RunOptions:
     record: Path | None = None
     display: Callable[[str], Screen | Lines] | None = None
     web: web.PageAddress | None = None
+    data: Path | None = None  # the boards' own data, in a lab or a simulation
 
     @property
     def start_record(self) -> StartRecord | None:
@@ -123,12 +126,14 @@ def lab(options: RunOptions, store: RunStore, *, boards: int, workers: int) -> b
     folder = store.folder / "lab"
     check_boards(folder, clients, boards)
     with _at_work(options, store) as work:
-        with Lab(folder, clients, boards, workers, code=store.code) as testbed:
+        data, code = options.data, store.code
+        with Lab(folder, clients, boards, workers, data=data, code=code) as testbed:
             finished = _coordinate(testbed, options, store, work)
         if finished:
             keep_only_logs(folder)
     again = f"{store.folder}/experiment.toml --run {store.folder.name} --runs {options.runs}"
-    how = f"fl-server lab {again} --boards {boards}"
+    where = f" --data {options.data}" if options.data else ""
+    how = f"fl-server lab {again} --boards {boards}{where}"
     return _conclude(options, work, finished=finished, how=how)
 
 
@@ -163,7 +168,16 @@ def faulty_lab(
     participants = participants_of(store.experiment())
     folder = store.folder / "lab"
     display = Lines(store.folder.name)
-    with Lab(folder, participants, boards, workers, relayed=True, code=store.code) as testbed:
+    own = Lab(
+        folder,
+        participants,
+        boards,
+        workers,
+        relayed=True,
+        data=options.data,
+        code=store.code,
+    )
+    with own as testbed:
         troubled = FaultyLab(store, testbed, script, display.write)
         with (
             _shown(options, testbed.address, "fl", display.observe),
@@ -178,8 +192,25 @@ def faulty_lab(
 
 def require_data(options: RunOptions, experiment: Experiment) -> None:
     """Look for the dataset before a run folder is made, unless its shards are all there."""
-    if not ShardSet(options.shards, experiment).has(participants_of(experiment)):
-        require_dataset(experiment.data.dataset)
+    if experiment.data.partition == "local":
+        require_local(options, experiment)
+    elif not ShardSet(options.shards, experiment).has(participants_of(experiment)):
+        find_data(experiment.data)
+
+
+def require_local(options: RunOptions, experiment: Experiment) -> None:
+    """Refuse a lab or a simulation that would not find the data of its clients."""
+    local = experiment.data.partition == "local"
+    if local and options.data is None:
+        raise UsageError(
+            "data.partition is 'local': boards have the data; here, say where it is by "
+            "--data FOLDER"
+        )
+    if not local and options.data is not None:
+        raise UsageError(
+            f"--data is {options.data}, but data.partition is {experiment.data.partition!r}; "
+            "expected 'local'"
+        )
 
 
 def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> bool:
@@ -191,6 +222,7 @@ def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> boo
             shards=options.shards,
             observe=work.observe,
             record=options.start_record,
+            data=options.data,
         ).run()
         shutil.rmtree(store.folder / "clients", ignore_errors=True)
     return _conclude(options, work, finished=True, how="")
@@ -209,6 +241,7 @@ def _at_work(options: RunOptions, store: RunStore) -> Iterator[_Work]:
         root.addHandler(handler)
         root.setLevel(min(root.level, logging.INFO))
         try:
+            record_machine(store.folder)
             with _viewers(options, store) as work:
                 yield work
         finally:

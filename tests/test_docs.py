@@ -21,13 +21,15 @@ from common.config import DataSection, Experiment, ModelSection
 from common.data.datasets.registry import ENTRIES
 from common.experiment.file import load_experiment
 from common.experiment.option_tables import refreshed
-from common.experiment.resolve import shapes_of
+from common.experiment.resolve import checked, shapes_of
+from common.plugins import use_code
 from common.rng import generator
 from common.wire.topics import TOPICS
 from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
 from fl_server.lab.faulty_lab import read_script
 from fl_server.reports.runs import read_reference
+from fl_server.studies.catalog import find_study
 from fl_server.sweeps.grid import plan
 from fl_server.watch.facts import KEPT_KINDS, KINDS
 from fl_server.watch.facts.lines import MetricsLine
@@ -77,6 +79,9 @@ def test_every_option_in_the_docs_exists() -> None:
         for parameter in command.params
         for option in parameter.opts
     }
+    for script in ("common/install/install.sh", "scripts/wheelhouse.sh"):
+        shown = (ROOT / script).read_text().partition("set -eu")[0]  # what --help prints
+        known |= set(re.findall(r"--([a-z][a-z-]+)", shown))
     assert used <= known | {"version", "help"}
 
 
@@ -144,11 +149,12 @@ def test_every_example_loads(path: Path) -> None:
     assert plan([path])
 
 
-def test_table_6_of_the_fedreg_paper_has_an_experiment_for_each_of_its_rows() -> None:
+def test_the_example_of_a_reference_has_the_numbers_of_its_study() -> None:
     reference = read_reference(ROOT / "examples" / "references" / "fedreg-table6.toml")
-    runs = plan(sorted((ROOT / "examples" / "table6").glob("*.toml")))
-    assert {run.experiment.algorithm.name for run in runs} == reference.rows.keys()
-    assert {run.experiment.data.clients for run in runs} == {30}
+    rows = find_study("table6").rows
+    assert rows.keys() - {"fedreg-thesis"} == reference.rows.keys()
+    for name, numbers in reference.rows.items():
+        assert tuple(numbers.values()) == rows[name].published
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples" / "faults").glob("*.toml")), ids=str)
@@ -208,16 +214,14 @@ def test_the_topic_tables_agree_with_the_code(page: str) -> None:
         assert (rest.split("|")[1].strip() == "yes") == row.retained
 
 
-def test_the_example_algorithm_works_as_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_algorithm_works_as_printed(tmp_path: Path) -> None:
     code = re.search(
         r"```python\n(.*?)```", (ROOT / "docs" / "algorithms.md").read_text(), re.S
     )
     assert code is not None
     (tmp_path / "my_algorithms.py").write_text(code[1])
-    monkeypatch.syspath_prepend(str(tmp_path))
-    algorithm = build("my_algorithms:cautious", {"step": 0.5})
+    use_code(tmp_path)
+    algorithm = build("my_algorithms.py:cautious", {"step": 0.5})
     old = {"base.w": np.zeros(2, np.float32), "base.batches": np.array(0)}
     trained = {"base.w": np.full(2, 4, np.float32), "base.batches": np.array(3)}
     server = replace(SERVER, buffers=frozenset({"base.batches"}))
@@ -228,21 +232,23 @@ def test_the_example_algorithm_works_as_printed(
     assert new["base.batches"].dtype == np.int64
 
 
+@pytest.mark.parametrize(
+    ("page", "section", "name", "arrays"),
+    [
+        ("algorithms.md", "### Your own model", "my_models.py:tiny", 4),
+        ("own.md", "## Models of your own", "my_models.py:network", 9),
+    ],
+)
 def test_the_example_model_works_as_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, page: str, section: str, name: str, arrays: int
 ) -> None:
-    page = (ROOT / "docs" / "algorithms.md").read_text().partition("### Your own model")[2]
-    code = re.search(r"```python\n(.*?)```", page, re.S)
+    text = (ROOT / "docs" / page).read_text().partition(section + "\n")[2]
+    code = re.search(r"```python\n(.*?)```", text, re.S)
     assert code is not None
     (tmp_path / "my_models.py").write_text(code[1])
-    monkeypatch.syspath_prepend(str(tmp_path))
-    experiment = Experiment(model=ModelSection(name="my_models:tiny"))
-    assert list(shapes_of(experiment)) == [
-        "base.1.weight",
-        "base.1.bias",
-        "head.weight",
-        "head.bias",
-    ]
+    use_code(tmp_path)
+    experiment = checked(Experiment(model=ModelSection(name=name)))
+    assert len(shapes_of(experiment)) == arrays
 
 
 def test_the_project_speaks_of_itself_only() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from types import ModuleType
 
@@ -14,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ANSIBLE = ROOT / "ansible"
-PLAYBOOKS = ("site", "deploy", "run", "status", "collect", "reset")
+PLAYBOOKS = ("site", "python", "deploy", "run", "status", "collect", "reset")
 
 
 def load(path: Path) -> ModuleType:
@@ -86,6 +88,27 @@ def test_what_are_no_clients_is_refused(clients: ModuleType, text: str) -> None:
 def test_the_same_checkout_packs_to_the_same_bytes() -> None:
     pack = load(ANSIBLE / "roles" / "fedbed" / "files" / "pack.py")
     assert pack.pack(ROOT) == pack.pack(ROOT)
+
+
+def test_of_users_code_only_the_python_files_go_to_boards(tmp_path: Path) -> None:
+    pack = load(ANSIBLE / "roles" / "fl_client" / "files" / "pack_code.py")
+    for name in (
+        "mine.py",
+        "deep/er.py",
+        "x.toml",
+        ".venv/lib/site-packages/a.py",
+        "deep/__pycache__/b.py",
+    ):
+        (tmp_path / "my" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "my" / name).write_text("")
+
+    def packed() -> list[str]:
+        with tarfile.open(fileobj=io.BytesIO(pack.pack(tmp_path / "my"))) as tar:
+            return tar.getnames()
+
+    assert packed() == ["deep/er.py", "mine.py"]
+    (tmp_path / "my" / "__init__.py").write_text("")  # now it is a package
+    assert packed() == ["my/__init__.py", "my/deep/er.py", "my/mine.py"]
 
 
 @pytest.mark.parametrize("name", PLAYBOOKS)

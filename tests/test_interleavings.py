@@ -27,6 +27,7 @@ patient_setups = st.builds(
     coupled=st.booleans(),
     rate=st.sampled_from((1.0, 0.5)),
     evaluate_every=st.sampled_from((1, 2)),
+    local=st.booleans(),
 )
 hasty_setups = st.builds(
     dataclasses.replace,
@@ -146,7 +147,16 @@ every_boundary = pytest.param(1, marks=pytest.mark.slow)
 def test_a_restart_at_any_action_boundary_changes_nothing(
     name: str, coupled: bool, stride: int
 ) -> None:
-    setup = Setup(coupled=coupled)
+    check_restarts(Setup(coupled=coupled), name, stride)
+
+
+@pytest.mark.parametrize("stride", [5, every_boundary])
+@pytest.mark.parametrize("name", ["coordinator", "board-0"])
+def test_nor_does_one_where_only_boards_have_the_data(name: str, stride: int) -> None:
+    check_restarts(Setup(local=True, rounds=1), name, stride)
+
+
+def check_restarts(setup: Setup, name: str, stride: int) -> None:
     for boundary in range(0, moves_of(setup, name), stride):
         world = World(setup)
         world.run_until_quiet(lambda: world.moved[name] == boundary)  # noqa: B023 - runs now

@@ -45,6 +45,8 @@ class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     federation: str
     ca: str
     clients: str = ""
+    data: str = ""  # of a board, if its owner adds it: where its own data is
+    class_counts: bool = False
 
     def __repr__(self) -> str:
         return f"Credentials(role={self.role!r}, name={self.name!r})"

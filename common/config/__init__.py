@@ -16,6 +16,9 @@ from common.config.run import CommunicationSection as CommunicationSection
 from common.config.run import EvaluationSection as EvaluationSection
 from common.config.run import ExperimentSection as ExperimentSection
 from common.config.run import SelectionSection as SelectionSection
+from common.config.schema import ColumnSchema as ColumnSchema
+from common.config.schema import InputSchema as InputSchema
+from common.config.schema import Schema as Schema
 from common.config.section import Section as Section
 from common.wire.messages import Encoding as Encoding
 

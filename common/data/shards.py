@@ -8,16 +8,18 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from common.config import DataSection, Experiment
+from common.config import DataSection, Experiment, Schema
 from common.data.array_files import read_arrays, write_arrays
 from common.data.assignment import Assignment, allot, union_of
-from common.data.datasets import Dataset, Windows, dataset_info, load_dataset
+from common.data.dataset import info_of, load_data
+from common.data.datasets import Dataset, Windows
+from common.data.local_shards import make_local_shard
 from common.data.partition import Indices
 from common.data.rebalance import Rebalance, Rebalanced
 from common.data.rebalance_file import (
@@ -27,6 +29,7 @@ from common.data.rebalance_file import (
 )
 from common.data.samples import Samples, samples_of
 from common.data.shard_file import Shard, read_shard, shard_path, write_shard
+from common.data.strata import strata_count, strata_of
 from common.data.windows import Spans
 from common.errors import DataError
 
@@ -40,12 +43,14 @@ class ShardSet:
     """The shards of one experiment below the folder `root`, which it shares with others.
 
     `rebalance` is what the experiment's algorithm asks for; without it there are no rebalanced
-    sets. The dataset is only read to make what is missing.
+    sets. The dataset is only read to make what is missing; if the data is local, it is in the
+    folder `local`.
     """
 
     root: Path
     experiment: Experiment
     rebalance: Rebalance | None = None
+    local: Path | None = None
 
     @property
     def key(self) -> str:
@@ -53,12 +58,13 @@ class ShardSet:
         data, union = self.experiment.data, self.experiment.evaluation.union_samples
         shared = ("share", data.share, data.share_given, data.share_removed)
         settings = (
-            data.dataset,
+            data.dataset if data.schema is None else _content(data.schema),
             data.clients,
             data.partition,
             *_skew(data),
             *_parts(data),
             *(("max_samples", data.max_samples) if data.max_samples else ()),
+            *(("bins", data.bins) if info_of(data).kind == "regression" else ()),
             *(shared if data.share else ()),
             *(("union", union) if union else ()),
         )
@@ -81,7 +87,6 @@ class ShardSet:
     def ensure(self, clients: Iterable[int]) -> ShardSet:
         """This set, after making what is missing or damaged for these clients."""
         data, wanted = self.experiment.data, tuple(clients)
-        dataset_info(data.dataset)
         for client_id in wanted:
             if not 0 <= client_id < data.clients:
                 raise DataError(
@@ -107,7 +112,7 @@ class ShardSet:
         """The samples that `data.share` shares, after making their file if necessary."""
         path = self.folder / "shared.safetensors"
         if not _is_whole(path, read_arrays, "the shared samples"):
-            dataset = load_dataset(self.experiment.data.dataset)
+            dataset = load_data(self.experiment.data)
             shared = assignment_of(self.experiment.data, dataset, self._seed).shared
             write_arrays(path, _samples(dataset, shared).arrays("shared"))
             log.info("%d samples are shared", len(shared))
@@ -125,7 +130,13 @@ class ShardSet:
 
     def _make(self, clients: Iterable[int]) -> None:
         data, wanted = self.experiment.data, self.experiment.evaluation.union_samples
-        dataset = load_dataset(data.dataset)
+        if data.partition == "local":
+            for client_id in clients:
+                made, dataset = make_local_shard(data, self.local, client_id, self._seed)
+                counts = class_counts(made.train, dataset)
+                write_shard(self.path(client_id), replace(made, counts=counts))
+            return
+        dataset = load_data(data)
         assignment = assignment_of(data, dataset, self._seed)
         if data.share:
             log.warning(
@@ -134,12 +145,13 @@ class ShardSet:
             )
         sizes, union = assignment.sizes(), None
         if wanted:
-            indices = union_of(assignment, dataset.targets, wanted, self._seed)
+            strata = strata_of(data, dataset)
+            indices = union_of(assignment, strata, wanted, self._seed)
             union = _samples(dataset, indices)
         for client_id in clients:
             train = _samples(dataset, assignment.train[client_id])
             test = _samples(dataset, assignment.test[client_id])
-            counts = np.bincount(train.targets, minlength=dataset.classes)
+            counts = class_counts(train, dataset)
             write_shard(self.path(client_id), Shard(train, test, counts, sizes, union))
             log.info(
                 "client %d: %d samples to train, %d to test", client_id, len(train), len(test)
@@ -165,8 +177,8 @@ def assignment_of(data: DataSection, dataset: Dataset, seed: int) -> Assignment:
     first = dataset.inputs[0]
     return allot(
         data,
-        dataset.targets,
-        classes=dataset.classes,
+        strata_of(data, dataset),
+        classes=strata_count(data, dataset),
         official=dataset.official,
         seed=seed,
         natural=dataset.natural,
@@ -174,9 +186,16 @@ def assignment_of(data: DataSection, dataset: Dataset, seed: int) -> Assignment:
     )
 
 
+def class_counts(samples: Samples, dataset: Dataset) -> Indices:
+    """How many samples of each class; where there are no classes, how many."""
+    if dataset.kind not in ("classification", "next-token"):
+        return np.array([len(samples)], np.int64)
+    return np.bincount(samples.targets, minlength=dataset.classes)
+
+
 def _skew(data: DataSection) -> tuple[float, ...]:
     match data.partition:
-        case "iid":
+        case "iid" | "local":
             return ()
         case "classes":
             return (data.classes_per_client,)
@@ -188,11 +207,16 @@ def _skew(data: DataSection) -> tuple[float, ...]:
             return (data.min_size,)
 
 
+def _content(schema: Schema) -> str:
+    """A name for the samples themselves, wherever their files are."""
+    return hashlib.blake2b(msgspec.json.encode(schema), digest_size=16).hexdigest()
+
+
 def _parts(data: DataSection) -> tuple[float | str, ...]:
     if data.test != "pool":
         return (data.test,)
     # text was once split at random: its shards of that time are not those meant
-    is_text = len(dataset_info(data.dataset).shape) == 1
+    is_text = info_of(data).kind == "next-token"
     return (
         data.train_ratio,
         *(("stratify",) if data.stratify else ()),

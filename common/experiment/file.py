@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from common.algorithms import choices, find_builder, options_of
-from common.config import AlgorithmSection, Experiment, Option, Section
+from common.config import AlgorithmSection, DataSection, Experiment, Option, Schema, Section
 from common.errors import ConfigError
 from common.experiment.resolve import checked
 from common.plugins import use_code
@@ -197,14 +197,29 @@ def write_text(experiment: Experiment) -> str:
             lines += [f"# {line}" for line in textwrap.wrap(description(hint), WIDTH)]
             lines.append(f"{key} = {as_toml(value)}")
         lines.append("")
+        if isinstance(section, DataSection) and section.schema is not None:
+            lines += schema_lines(section.schema)
     return "\n".join(lines)
+
+
+def schema_lines(schema: Schema) -> list[str]:
+    """The section [data.schema], and an empty line."""
+    fields = msgspec.to_builtins(schema).items()
+    return [
+        "# What a sample is and what its target is.",
+        "[data.schema]",
+        *(f"{key} = {as_toml(value)}" for key, value in fields),
+        "",
+    ]
 
 
 def settings_of(section: Section) -> dict[str, tuple[object, Any]]:
     """Key -> (value, type); an algorithm's own options stand beside its name."""
     hints = get_type_hints(type(section), include_extras=True)
     found = {
-        key: (getattr(section, key), hint) for key, hint in hints.items() if key != "options"
+        key: (getattr(section, key), hint)
+        for key, hint in hints.items()
+        if key not in ("options", "schema")
     }
     if isinstance(section, AlgorithmSection):
         for key, (hint, default) in options_of(find_builder(section.name)).items():
@@ -228,6 +243,9 @@ def as_toml(value: object) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, dict):
+        pairs = (f"{key} = {as_toml(item)}" for key, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, tuple | list):
         return f"[{', '.join(as_toml(item) for item in value)}]"
     return repr(value)

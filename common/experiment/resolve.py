@@ -23,13 +23,16 @@ from common.algorithms import (
 from common.algorithms.base import Algorithm, Server
 from common.algorithms.local_norm import with_local_norm
 from common.arrays import Arrays
-from common.config import AlgorithmSection, Experiment
-from common.data.datasets import dataset_info
+from common.config import AlgorithmSection, Experiment, InputSchema
+from common.data.dataset import info_of
+from common.data.datasets import DatasetInfo
+from common.data.own.sources import is_function
 from common.data.partition import no_natural_clients
 from common.data.skews import smallest_of
 from common.errors import ConfigError, UsageError
+from common.experiment.own_data import with_moments, with_schema
 from common.ids import parse_ids, show_ids
-from common.learning.specs import ModelOptions, ModelSpec, Shape, build_spec, initial
+from common.learning.specs import ModelOptions, ModelSpec, Sample, Shape, build_spec, initial
 from common.plugins import code_folder
 from common.rng import generator
 
@@ -45,6 +48,8 @@ def own_code(experiment: Experiment) -> tuple[str, ...]:
         places += [place] if ":" in place else []
     if has_user_model(experiment) and not experiment.model.name.startswith("torchvision:"):
         places.append(experiment.model.name)
+    if experiment.data.partition == "local" and is_function(experiment.data.dataset):
+        places.append(experiment.data.dataset)
     return tuple(places)
 
 
@@ -62,7 +67,7 @@ def server_of(
     return Server(
         clients=experiment.data.clients,
         participants=len(participants_of(experiment)),
-        classes=dataset_info(experiment.data.dataset).classes,
+        classes=info_of(experiment.data).classes,
         round=round_number,
         rng=lambda purpose: generator(seed, purpose, round_number),
         buffers=buffers_of(experiment),
@@ -75,13 +80,17 @@ def buffers_of(experiment: Experiment) -> frozenset[str]:
     """The arrays of the model that are not parameters; only users' own models have any."""
     if not has_user_model(experiment):
         return frozenset()
-    info, model = dataset_info(experiment.data.dataset), experiment.model
-    return _buffers(code_folder(), model.name, model.head, info.shape, info.classes)
+    info, model = info_of(experiment.data), experiment.model
+    return _buffers(code_folder(), model.name, model.head, info.shapes, info.classes)
 
 
 @functools.lru_cache(maxsize=8)  # asked for in every round, and networks are large
 def _buffers(
-    _code: Path | None, name: str, head: str, shape: Shape, classes: int
+    _code: Path | None,
+    name: str,
+    head: str,
+    shape: Shape | tuple[Shape, ...],
+    classes: int,
 ) -> frozenset[str]:
     from common.learning.user_models import make_user_model
 
@@ -97,14 +106,25 @@ def keeps_state(experiment: Experiment) -> bool:
 
 def spec_of(experiment: Experiment) -> ModelSpec:
     """The model an experiment trains, if it is one of ours."""
-    info, model = dataset_info(experiment.data.dataset), experiment.model
+    info, model = info_of(experiment.data), experiment.model
     return build_spec(
         model.name,
         shape=info.shape,
         classes=info.classes,
         head_depth=model.head_depth,
+        sample=sample_of(info),
         options=ModelOptions(hidden=model.hidden, padding=model.padding, pool=model.pool),
     )
+
+
+def sample_of(info: DatasetInfo) -> Sample:
+    """What our models may be for."""
+    if len(info.inputs) > 1:
+        return "several inputs"
+    if len(info.shape) != 1:
+        return "images" if len(info.shape) == 3 else "other arrays"
+    is_numbers = bool(info.inputs) and info.inputs[0].dtype == "float32"
+    return "numbers" if is_numbers else "text"
 
 
 def shapes_of(experiment: Experiment) -> dict[str, tuple[int, ...]]:
@@ -133,7 +153,7 @@ def head_of(experiment: Experiment) -> str:
 
 def user_model(experiment: Experiment, *, tried: bool = False) -> nn.Module:
     """The user's own model with its first values; `tried`: on samples like the dataset's."""
-    model, info = experiment.model, dataset_info(experiment.data.dataset)
+    model, info = experiment.model, info_of(experiment.data)
     from common.learning.user_models import (
         make_user_model,  # the one thing here that needs torch
     )
@@ -141,7 +161,7 @@ def user_model(experiment: Experiment, *, tried: bool = False) -> nn.Module:
     return make_user_model(
         model.name,
         model.head,
-        shape=info.shape,
+        shape=info.shapes,
         classes=info.classes,
         rng=generator(experiment.experiment.seed, "model"),
         trial=trial_of(experiment) if tried else None,
@@ -152,8 +172,9 @@ def trial_of(experiment: Experiment) -> tuple[Tensor, ...]:
     """The inputs of two samples like those of the dataset, for a network to be tried on."""
     from common.learning.inputs import normalised
 
-    info = dataset_info(experiment.data.dataset)
-    return (normalised(np.zeros((2, *info.shape), np.uint8)),)
+    info = info_of(experiment.data)
+    inputs = info.inputs or (InputSchema(dtype="uint8", shape=info.shape),)
+    return tuple(normalised(np.zeros((2, *one.shape), one.dtype)) for one in inputs)
 
 
 def has_norm(experiment: Experiment) -> bool:
@@ -191,10 +212,12 @@ def participants_of(experiment: Experiment) -> tuple[int, ...]:
 
 def checked(experiment: Experiment) -> Experiment:
     """The experiment with all options of its algorithm, if its sections fit together."""
+    experiment = with_schema(experiment)
     name = experiment.algorithm.name
     options = complete_options(name, experiment.algorithm.options)
     build_complete(name, options)  # builders refuse what types cannot express
     _check_sections(experiment)
+    experiment = with_moments(experiment)
     algorithm = AlgorithmSection(name=name, options=options)
     return msgspec.structs.replace(experiment, algorithm=algorithm)
 
@@ -230,7 +253,7 @@ def _check_sections(experiment: Experiment) -> None:
             f"experiment.min_updates is {experiment.experiment.min_updates}, "
             f"but only {len(participants)} clients take part"
         )
-    data, info = experiment.data, dataset_info(experiment.data.dataset)
+    data, info = experiment.data, info_of(experiment.data)
     smallest = smallest_of(data)
     size = info.size if data.test == "pool" else info.official
     if data.clients * smallest > size:
@@ -239,7 +262,7 @@ def _check_sections(experiment: Experiment) -> None:
             f"{'' if data.test == 'pool' else ' to train'}; "
             f"every client needs at least {smallest}"
         )
-    if data.test != "pool" and info.official == info.size:
+    if data.test != "pool" and info.official == info.size and data.partition != "local":
         raise ConfigError(
             f"data.test is {data.test!r}, but {data.dataset!r} has no official test set; "
             "expected 'pool'"

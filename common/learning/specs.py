@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from common.errors import ConfigError
 
+Sample: TypeAlias = Literal["images", "text", "numbers", "other arrays", "several inputs"]
 Shape: TypeAlias = tuple[int, ...]
 
 NORMAL = 0  # instead of a fan-in: values from the normal distribution
@@ -120,6 +121,7 @@ def build_spec(
     classes: int,
     head_depth: int,
     options: ModelOptions | None = None,
+    sample: Sample | None = None,
 ) -> ModelSpec:
     """The model of this name for samples of `shape`.
 
@@ -129,7 +131,7 @@ def build_spec(
     if name not in _BLOCKS:
         near = difflib.get_close_matches(name, _BLOCKS, 1, 0.0)[0]
         raise ConfigError(f"model.name is {name!r}; did you mean {near!r}?")
-    _check_kind(name, shape)
+    _check_kind(name, sample or ("text" if len(shape) == 1 else "images"))
     blocks = _BLOCKS[name](shape, classes, options or ModelOptions())
     deepest = _deepest_head(blocks)
     if not 1 <= head_depth <= deepest:
@@ -190,15 +192,15 @@ def _layer_arrays(layer: Layer) -> Iterator[tuple[str, tuple[int, ...], int]]:
             return
 
 
-def _check_kind(name: str, shape: Shape) -> None:
+def _check_kind(name: str, sample: Sample) -> None:
     """Refuse a model for images where the samples are text, and vice versa."""
-    if (name in _FOR_TEXT) == (len(shape) == 1):
+    fits = _FITTING.get(sample, _BLOCKS.keys() - _FOR_TEXT)
+    if name in fits:
         return
-    fits = sorted(_FOR_TEXT if len(shape) == 1 else _BLOCKS.keys() - _FOR_TEXT)
-    kind = "text" if len(shape) == 1 else "images"
+    few = len(fits) < 2 and sample != "text"
+    names = [*map(repr, sorted(fits)), *(("a model of your own",) if few else ())]
     raise ConfigError(
-        f"model.name is {name!r}; expected {' or '.join(map(repr, fits))}, "
-        f"as the dataset is {kind}"
+        f"model.name is {name!r}; expected {' or '.join(names)}, as the dataset is {sample}"
     )
 
 
@@ -293,3 +295,9 @@ _BLOCKS: dict[str, Callable[[Shape, int, ModelOptions], Blocks]] = {
     "char-lstm": _char_lstm,
 }
 _FOR_TEXT = {"char-lstm"}
+_FITTING: dict[Sample, set[str]] = {
+    "text": _FOR_TEXT,
+    "numbers": {"dnn"},
+    "other arrays": {"dnn"},
+    "several inputs": set(),
+}

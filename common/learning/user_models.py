@@ -74,7 +74,7 @@ def make_user_model(
     name: str,
     head: str,
     *,
-    shape: Shape,
+    shape: Shape | tuple[Shape, ...],
     classes: int,
     rng: np.random.Generator,
     trial: tuple[Tensor, ...] | None = None,

@@ -49,6 +49,8 @@ Real = Annotated[float, Meta(ge=-LARGEST_REAL, le=LARGEST_REAL)]  # such as a lo
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Joules = Annotated[float, Meta(ge=0, le=1e9)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Squares = Annotated[float, Meta(ge=0, le=LARGEST_REAL)]
+MOST_COLUMNS = 10_000  # of a table
 BlobDigest = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 HISTORY = 64  # rounds that the coordinator publishes for those who begin to watch later
 
@@ -118,6 +120,20 @@ class Connected(Wire, frozen=True, kw_only=True):
     history: Annotated[tuple[RoundLine, ...], Meta(max_length=HISTORY)] = ()
 
 
+class ClientData(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """What a board reports of a client whose data only it has: how many samples.
+
+    Of a table that shall be standardised also the mean of each column of numbers, and its sum
+    of squared distances from it; of classes their sizes, if the board allows it.
+    """
+
+    train: Natural
+    test: Natural
+    mean: Annotated[tuple[Real, ...], Meta(max_length=MOST_COLUMNS)] = ()
+    squares: Annotated[tuple[Squares, ...], Meta(max_length=MOST_COLUMNS)] = ()
+    classes: Annotated[tuple[Natural, ...], Meta(max_length=MOST_COLUMNS)] = ()
+
+
 class Info(Wire, frozen=True, kw_only=True):
     """Topic 4: how client `client` is doing in round `round`; `joules` is of its training."""
 
@@ -125,7 +141,7 @@ class Info(Wire, frozen=True, kw_only=True):
     round: Natural
     client: Natural
     board: Name
-    state: Literal["missing", "reset", "training", "trained", "testing", "failed"]
+    state: Literal["missing", "reset", "training", "trained", "testing", "failed", "data"]
     epoch: Epochs = 0
     epochs: Epochs = 0
     loss: Real | None = None
@@ -135,6 +151,8 @@ class Info(Wire, frozen=True, kw_only=True):
     problem: Text = ""
     joules: Joules | None = None
     telemetry: Telemetry | None = None
+    data: ClientData | None = None
+    arithmetic: Annotated[str, Meta(max_length=200)] = ""  # what has trained it
 
 
 class CurrentRound(Wire, frozen=True, kw_only=True):

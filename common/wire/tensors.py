@@ -20,6 +20,7 @@ from common.wire.messages import Encoding, Name, Natural, Real, Text, Wire
 from common.wire.tensor_blob import MAX_HEADER, METADATA, read_arrays, read_header
 
 _Part = Annotated[str, Meta(min_length=1, max_length=64)]
+MOST_NUMBERS = 100_000  # that a table has for a network, with its categories
 OWN_HEADER = 64 * 1024**2  # of a file that we wrote ourselves
 LARGEST = 1e15  # of the values of an update or a model
 _META = "fedbed"  # one metadata key: safetensors writes several keys in no fixed order
@@ -28,12 +29,23 @@ _METADATA = msgspec.json.Decoder(dict[str, str])
 W = TypeVar("W", bound=Wire)
 
 
+class Statistics(Wire, frozen=True, kw_only=True):
+    """Mean and deviation of the numbers in the tables of all clients."""
+
+    mean: Annotated[tuple[Real, ...], Meta(max_length=MOST_NUMBERS)]
+    deviation: Annotated[tuple[Real, ...], Meta(max_length=MOST_NUMBERS)]
+
+
 @decodable
-class ModelMeta(Wire, frozen=True, kw_only=True):
-    """Metadata of a global model on its way to the boards."""
+class ModelMeta(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """Metadata of a global model on its way to the boards.
+
+    Boards that have data of their own standardise it by `statistics`.
+    """
 
     run: Name
     round: Natural
+    statistics: Statistics | None = None
 
 
 @decodable

@@ -7,7 +7,7 @@ trains when is decided elsewhere.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -15,6 +15,8 @@ import torch
 from common.algorithms.base import Predictor
 from common.arrays import Array, Arrays, parts
 from common.config import Experiment
+from common.data.local_shards import data_of, standardised_samples
+from common.data.rebalance import Rebalanced
 from common.data.samples import Samples
 from common.data.shard_file import Shard
 from common.data.shards import ShardSet
@@ -30,9 +32,10 @@ from common.experiment.resolve import (
 from common.learning.evaluation import count_correct
 from common.learning.net import TorchNet
 from common.learning.networks import extract, load
-from common.wire.messages import ClientMetrics, Count, Stage, bounded
+from common.wire.messages import ClientData, ClientMetrics, Count, Stage, bounded
 from common.wire.tensors import (
     ModelMeta,
+    Statistics,
     UpdateMeta,
     check_arrays,
     decode_tensors,
@@ -65,6 +68,7 @@ class Workbench:
         shards: Path,
         snapshots: Path,
         clients: Sequence[int],
+        local: Path | None = None,
     ) -> None:
         self.run = run
         self.experiment = experiment
@@ -76,7 +80,11 @@ class Workbench:
         self._snapshots = SnapshotStore(snapshots, run)
         self._keeps_state = keeps_state(experiment)
         self._flusher = Flusher()
-        self.shards = ShardSet(shards, experiment, self.algorithm.rebalance).ensure(clients)
+        if experiment.data.partition == "local":  # frozen for this run
+            shards = snapshots / "shards"
+        wanted = ShardSet(shards, experiment, self.algorithm.rebalance, local)
+        self.shards = wanted.ensure(clients)
+        self._statistics: Statistics | None = None  # come with the first download
         self._kept: dict[int, Shard] = {}  # least recently used first
         self._download: tuple[Path, Arrays] | None = None
         self._loaded: Arrays | None = None
@@ -193,15 +201,46 @@ class Workbench:
                 self._kept and size + sum(s.nbytes for s in self._kept.values()) > SHARD_BYTES
             ):
                 del self._kept[next(iter(self._kept))]
-            shard = self.shards.load(client_id)
+            shard = self._standardised(self.shards.load(client_id))
         self._kept[client_id] = shard
         return shard
+
+    def _standardised(self, shard: Shard) -> Shard:
+        train, test = self.standardised(shard.train), self.standardised(shard.test)
+        return replace(shard, train=train, test=test)
+
+    def standardised(self, samples: Samples) -> Samples:
+        """Samples of local tables, by the statistics of all clients."""
+        known = self._statistics
+        if known is None:
+            return samples
+        return standardised_samples(samples, known.mean, known.deviation)
+
+    def rebalanced(self, client_id: int) -> Rebalanced:
+        """A client's rebalanced set."""
+        made = self.shards.load_rebalanced(client_id)
+        return replace(made, samples=self.standardised(made.samples))
+
+    def local_data(
+        self, clients: Sequence[int], *, class_counts: bool
+    ) -> dict[int, ClientData]:
+        """What is reported of data that only this machine has."""
+        data = self.experiment.data
+        if data.partition != "local":
+            return {}
+        classes = class_counts and data.report_classes
+        return {
+            client: data_of(data, self.shards.load(client), classes=classes)
+            for client in clients
+        }
 
     def _weights(self, download: Path) -> Arrays:
         if self._download is None or self._download[0] != download:
             self._download = None
-            arrays = self._read(download)
+            encoding = self.experiment.communication.encoding
+            arrays, meta = decode_tensors(download.read_bytes(), ModelMeta, encoding)
             check_arrays(arrays, self._like)
+            self._statistics = meta.statistics
             self._download = (download, arrays)
         return self._download[1]
 

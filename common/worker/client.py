@@ -100,7 +100,7 @@ class TorchClient:
     def rebalanced(self) -> Rebalanced:
         """The samples that the algorithm's `rebalance` asks for."""
         if self._rebalanced is None:
-            self._rebalanced = self._bench.shards.load_rebalanced(self.client_id)
+            self._rebalanced = self._bench.rebalanced(self.client_id)
         return self._rebalanced
 
     def rng(self, purpose: str) -> np.random.Generator:

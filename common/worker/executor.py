@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from common.errors import FedbedError
 from common.experiment.resolve import keeps_state, own_code
 from common.learning.device import use_one_thread
 from common.plugins import explain, use_code
-from common.wire.messages import bounded
+from common.wire.messages import ClientData, bounded
 from common.worker.bench import Workbench
 from common.worker.orders import (
     AbandonedError,
@@ -39,22 +40,26 @@ class Executor:
 
     def prepare(self, order: Prepare) -> Prepared:
         """Get ready for a run."""
-        self._bench = None
+        self._bench, self._problem = None, ""
+        data: dict[int, ClientData] = {}
         try:
             if order.code:
                 use_code(Path(order.code))
             _check_code(order)
-            self._bench = Workbench(
+            bench = Workbench(
                 order.run,
                 order.experiment,
                 shards=Path(order.shards),
                 snapshots=Path(order.snapshots),
                 clients=order.clients,
+                local=Path(order.data) if order.data else None,
             )
+            data = bench.local_data(order.clients, class_counts=order.class_counts)
+            self._bench = bench
         except (FedbedError, OSError) as error:
             self._problem = str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is must be reported
-            self._problem = explain(error)
+            self._problem = _unexpected(error)
         if self._bench is None:
             return Prepared(run=order.run, problem=self._problem)
         algorithm = self._bench.algorithm
@@ -63,6 +68,7 @@ class Executor:
             coupled=algorithm.coupled,
             stateful=keeps_state(order.experiment),
             private=algorithm.private is not None,
+            data=data,
         )
 
     def run(self, order: JobOrder, on_epoch: OnEpoch) -> JobDone | JobError:
@@ -75,7 +81,7 @@ class Executor:
         except (FedbedError, OSError) as error:
             return JobError(job=order.job, problem=str(error))
         except Exception as error:  # noqa: BLE001 - a user's algorithm may raise anything
-            return JobError(job=order.job, problem=explain(error))
+            return JobError(job=order.job, problem=_unexpected(error))
         return msgspec.structs.replace(done, seconds=time.perf_counter() - started)
 
     def _run(self, order: JobOrder, on_epoch: OnEpoch) -> JobDone:
@@ -103,3 +109,13 @@ def _check_code(order: Prepare) -> None:
         other = difference(order.digests, digests_of(own_code(order.experiment)))
         if other:
             raise FedbedError(other)
+
+
+def _unexpected(error: Exception) -> str:
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        most = resource.getrlimit(resource.RLIMIT_DATA)[0]
+        limit = (
+            "" if most == resource.RLIM_INFINITY else f" ({most // 2**20} MB for each process)"
+        )
+        return f"memory ran out{limit}: fewer --workers, a smaller model or smaller batches"
+    return explain(error)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from common.config import Experiment
-from common.wire.messages import ClientMetrics
+from common.wire.messages import ClientData, ClientMetrics
 
 
 class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -18,6 +18,8 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     shards: str
     snapshots: str
     clients: tuple[int, ...]
+    data: str = ""  # the folder of data that only this machine has
+    class_counts: bool = False  # whether the sizes of its classes may be reported
     code: str = ""  # the folder of users' code
     digests: dict[str, str] | None = None  # of the files in it that the coordinator uses
 
@@ -45,6 +47,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     run: str
     problem: str = ""
+    data: dict[int, ClientData] = {}
     coupled: bool = False
     stateful: bool = False
     private: bool = False

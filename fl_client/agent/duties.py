@@ -32,6 +32,30 @@ UNCONFIRMED_BYTES = 32 * 1024**2
 MISSING_SECONDS = 3.0
 
 
+def report_data(
+    policy: Policy, work: Work, current: CurrentRound | None, now: float
+) -> tuple[Work, tuple[Action, ...]]:
+    """Report how much data of its own this board has: once, and until a round is open."""
+    again = current is None and now - work.data_sent >= RESEND_SECONDS
+    if not work.data or not (again or work.data_sent == -math.inf):
+        return work, ()
+    reports = tuple(
+        Publish(
+            Info(
+                run=work.run,
+                round=0,
+                client=client_id,
+                board=policy.board,
+                state="data",
+                samples=data.train,
+                data=data,
+            )
+        )
+        for client_id, data in sorted(work.data.items())
+    )
+    return replace(work, data_sent=now), reports
+
+
 def drop_old_rounds(work: Work, round_number: int) -> tuple[Work, tuple[Action, ...]]:
     """Forget the results of other rounds, and cancel their jobs."""
     stale = frozenset(job for job in work.jobs if job.round != round_number) - work.cancelled

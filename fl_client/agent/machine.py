@@ -10,6 +10,7 @@ The coordinator's messages come in any order and repeatedly; the board acts when
     they agree, but no part of the weights came lately-> report that the weights are missing
     a snapshot of this round is on disk, not yet safe -> send its update until it is
     this round's counts are not yet confirmed         -> send them until they are
+    its own data is read, and no round is open yet    -> report how much it is, now and then
     train_end of the open run                         -> close it
 
 What `current_round` lists as safe or measured has arrived for good.
@@ -17,6 +18,7 @@ What `current_round` lists as safe or measured has arrived for good.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
@@ -87,7 +89,8 @@ def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Acti
             return _note_loss(state, client_id, round_number), ()
         case Reconnected() | Tick():
             if isinstance(event, Reconnected) and state.work is not None:
-                return replace(state, work=replace(state.work, sent={})), ()
+                unsent = replace(state.work, sent={}, data_sent=-math.inf)
+                return replace(state, work=unsent), ()
             return state, ()
         case EpochFinished() | Trained() | Tested() | JobFailed() | UpdateStreamed():
             return _note_work(policy, state, event)
@@ -105,6 +108,7 @@ def _note_opened(state: State, event: Opened | OpenFailed) -> State:
         event.private,
         dict(event.snapshots),
         part_at=event.now,
+        data=dict(event.data),
     )
     return replace(state, opening="", work=work)
 
@@ -249,6 +253,8 @@ def _advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Act
     if work is None:
         return state, switched
     current, selected = state.current.get(work.run), state.selected.get(work.run)
+    work, told = duties.report_data(policy, work, current, now)
+    state, switched = replace(state, work=work), (*switched, *told)
     if current is None or selected is None or current.round != selected.round:
         return state, switched
     work, cancelled = duties.drop_old_rounds(work, current.round)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from common.wire.messages import (
+    ClientData,
     ClientMetrics,
     CurrentRound,
     Info,
@@ -54,7 +55,8 @@ class Work:
 
     `snapshots` has, for every client, the rounds whose snapshot is on disk; `metrics` and
     `results` come from this round's jobs; `sent` is when a result was last sent (infinite: it
-    is being sent). `private`: a client that trains also needs a download of its own.
+    is being sent). `private`: a client that trains also needs a download of its own. `data` is
+    what is reported of data that only this board has.
     """
 
     run: str
@@ -69,6 +71,8 @@ class Work:
     sent: Mapping[ResultKey, float] = field(default_factory=dict)
     retries: Mapping[ResultKey, Retry] = field(default_factory=dict)
     part_at: float = -math.inf
+    data: Mapping[int, ClientData] = field(default_factory=dict)
+    data_sent: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,7 @@ class Opened:
     now: float
     stateful: bool = False
     private: bool = False
+    data: Mapping[int, ClientData] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 
 import click
 
-from common.access.credentials import board_of, clients_of, reach
+from common.access.credentials import Credentials, board_of, clients_of, reach
 from common.ids import check_name
-from fl_client.hardware.capacity import usual_workers
+from fl_client.hardware.capacity import memory_for_each, usual_workers
 from fl_client.settings import Settings
 
+MEGABYTE = 1 << 20
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
@@ -32,8 +33,15 @@ _OPTIONS = (
     click.option("--workers", type=click.IntRange(1, 64),
                  help="Training processes that work side by side.  [default: one per core, as "
                  "far as memory and clients reach]"),
+    click.option("--data", type=click.Path(path_type=Path), metavar="FOLDER",
+                 help="Where this board's own data is, for data.partition = \"local\"."),
+    click.option("--class-counts", is_flag=True,
+                 help="Allow that the coordinator learns the sizes of the classes in it."),
     click.option("--code", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
                  help="Where this board has the users' own algorithms and models."),
+    click.option("--memory", type=click.IntRange(200), metavar="MB",
+                 help="Most memory of one training process.  [default: what is available, "
+                 "shared among them]"),
     click.option("--federation", help="First level of all topics.  [default: fl]"),
 )  # fmt: skip
 
@@ -53,28 +61,43 @@ def settings_from(
     clients: str | None,
     state: Path | None,
     workers: int | None,
+    data: Path | None,
+    class_counts: bool,
     code: Path | None,
+    memory: int | None,
     federation: str | None,
 ) -> Settings:
     """The settings these options mean."""
     reached = reach(broker, credentials, federation, "board")
-    name = check_name(board_of(reached, board, credentials) or _host_name(), "--board")
+    name = check_name(board_of(reached, board, credentials) or host_name(), "--board")
     ids = clients_of(reached, clients, credentials)
     return Settings(
         address=reached.address,
         board=name,
         clients=ids,
-        state=(state or _default_state() / name).absolute(),
+        state=state_folder(state=state, board=name),
         federation=reached.federation,
-        workers=workers or usual_workers(len(ids)),
+        workers=(many := workers or usual_workers(len(ids))),
+        memory=memory * MEGABYTE if memory is not None else memory_for_each(many),
+        data=_data(data, reached.credentials),
+        class_counts=class_counts
+        or (reached.credentials is not None and reached.credentials.class_counts),
         code=code and code.absolute(),
     )
 
 
-def _host_name() -> str:
+def _data(given: Path | None, credentials: Credentials | None) -> Path | None:
+    if given is None and credentials is not None and credentials.data:
+        given = Path(credentials.data)
+    return None if given is None else given.expanduser().absolute()
+
+
+def host_name() -> str:
+    """What a board is called that was given no name."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", platform.node()) or "board"
 
 
-def _default_state() -> Path:
+def state_folder(*, state: Path | None, board: str | None, **_: object) -> Path:
+    """Where state is kept."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "fedbed"
+    return (state or Path(home) / "fedbed" / (board or host_name())).absolute()

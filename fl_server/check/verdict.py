@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.config import Experiment
-from common.data.datasets import load_dataset, require_dataset
+from common.data.dataset import find_data, load_data
 from common.data.shards import assignment_of
 from common.errors import FedbedError
 from common.experiment.resolve import (
@@ -23,7 +23,7 @@ from common.experiment.resolve import (
 from common.wire.tensors import ModelMeta, encode_tensors
 from fl_server.check.doubts import doubts
 from fl_server.rounds.selection import share_of
-from fl_server.run.first_model import start_errors
+from fl_server.run.model.first import start_errors
 from fl_server.run.server_half import ServerHalf
 from fl_server.watch.words import size
 
@@ -98,8 +98,10 @@ class _Samples:
 
     def line(self) -> str:
         data = self._experiment.data
-        folder = require_dataset(data.dataset)
-        dataset = load_dataset(data.dataset)
+        folder = find_data(data)
+        if folder is None:
+            return f"{data.dataset}, which boards have; how much they report in the run"
+        dataset = load_data(data)
         found = assignment_of(data, dataset, self._experiment.experiment.seed)
         self._sizes = [len(part) for part in found.train]
         tests = [len(part) for part in found.test]

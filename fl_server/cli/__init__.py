@@ -10,7 +10,8 @@ import click
 
 from common.access.address import probe
 from common.access.credentials import reach
-from common.data.datasets import require_dataset
+from common.data.dataset import find_data
+from common.errors import UsageError
 from common.experiment.file import load_experiment
 from common.program.cli import INTERRUPTED, Commands, version_option
 from fl_server import launch
@@ -19,6 +20,7 @@ from fl_server.cli.experiment import check, init
 from fl_server.cli.options import (
     broker_options,
     dask_option,
+    data_option,
     experiment_file,
     overrides_option,
     run_option,
@@ -27,6 +29,7 @@ from fl_server.cli.options import (
 )
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
+from fl_server.cli.reproduce import reproduce
 from fl_server.cli.runs import diff, list_runs
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
@@ -42,7 +45,7 @@ from fl_server.watch.web.server import read_page_address
     cls=Commands,
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
-        *(sweep, watch, status, replay_run),
+        *(sweep, reproduce, watch, status, replay_run),
     ],
 )
 @version_option()
@@ -126,6 +129,7 @@ def resume(
               help="Board daemons; the clients are shared out among them.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Training processes of each board.")  # fmt: skip
+@data_option
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
               help="Inject the faults of this script (see docs/faults.md).")  # fmt: skip
 @run_option
@@ -136,6 +140,7 @@ def lab(
     overrides: tuple[str, ...],
     boards: int,
     workers: int,
+    data: Path | None,
     faults: Path | None,
     name: str | None,
     web: str | None,
@@ -148,7 +153,9 @@ def lab(
     Example: fl-server lab examples/demo.toml --faults examples/faults/rough-day.toml
     """
     experiment = load_experiment(file, overrides)
-    require_dataset(experiment.data.dataset)
+    options = dataclasses.replace(options, data=data)
+    launch.require_local(options, experiment)
+    find_data(experiment.data)
     names = tuple(share_out(range(experiment.data.clients), boards))
     script = read_script(faults, names) if faults else None
     options = _with_page(options, web)
@@ -165,6 +172,7 @@ def lab(
 @overrides_option
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Train clients side by side; the results are the same.")  # fmt: skip
+@data_option
 @dask_option
 @run_option
 @run_options
@@ -172,6 +180,7 @@ def simulate(
     file: Path,
     overrides: tuple[str, ...],
     processes: int,
+    data: Path | None,
     dask: str | None,
     name: str | None,
     options: launch.RunOptions,
@@ -183,6 +192,9 @@ def simulate(
     Example: fl-server simulate examples/demo.toml --dask tcp://scheduler:8786
     """
     experiment = load_experiment(file, overrides)
+    options = dataclasses.replace(options, data=data)
+    if dask is not None and experiment.data.partition == "local":
+        raise UsageError("data.partition is 'local', and data stays where it is: not by --dask")
     if dask is None:
         launch.require_data(options, experiment)
     with clients_for(processes, dask) as clients:

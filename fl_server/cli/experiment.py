@@ -10,6 +10,7 @@ import click
 from common.config import Experiment
 from common.errors import UsageError
 from common.experiment.file import load_experiment, write_text
+from fl_server.check.draft import draft
 from fl_server.check.verdict import Verdict, judge
 from fl_server.cli.options import experiment_file, overrides_option
 
@@ -18,19 +19,37 @@ from fl_server.cli.options import experiment_file, overrides_option
 @click.argument(
     "file", metavar="FILE", type=click.Path(path_type=Path), default="experiment.toml"
 )
-def init(file: Path) -> None:
+@click.option("--dataset", metavar="KIND:PATH",
+              help="Your own data, such as csv:FILE, npz:FILE or folder:PATH: look at it, and "
+              "write a short file that fits.")  # fmt: skip
+@click.option("--target", default="", metavar="COLUMN",
+              help="What models learn to answer.  [default: target or label]")  # fmt: skip
+@click.option("--local", is_flag=True,
+              help="The data is an example of what boards have, and stays there.")  # fmt: skip
+def init(file: Path, dataset: str | None, target: str, local: bool) -> None:
     """Write an experiment file with every setting, its default and what it means.
 
     \b
     Example: fl-server init my-experiment.toml
+    Example: fl-server init power.toml --dataset csv:power.csv --target kw
+    Example: fl-server init pictures.toml --dataset folder:pictures
     """
     if file.exists():
         raise UsageError(f"{file} is already there; it is not overwritten")
+    if dataset is None and (target or local):
+        raise UsageError("--target and --local are about a --dataset")
+    made = draft(file, dataset, target, local=local) if dataset else None
+    text = write_text(Experiment()) if made is None else made.text
     try:
-        file.write_text(write_text(Experiment()), encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {file}; run it with: fl-server lab {file}")
+    if made is not None:
+        click.echo(f"found {made.found}")
+    where = " --data FOLDER" if local else ""
+    click.echo(f"wrote {file}; run it with: fl-server lab {file}{where}")
+    if made is not None and made.model_to_write:
+        click.echo(f"first write the model {made.model_to_write}: docs/own.md")
 
 
 @click.command()

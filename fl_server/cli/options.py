@@ -60,6 +60,12 @@ web_option = click.option(
 )  # fmt: skip
 
 
+data_option = click.option(
+    "--data", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="FOLDER",
+    help="What boards would have: the data of the clients, for data.partition = \"local\".",
+)  # fmt: skip
+
+
 def run_options(function: F) -> F:
     """Where runs are kept and how they are shown; the command gets it as `options`."""
     plain = click.option("--plain", is_flag=True, help="Lines instead of the live screen.")

@@ -11,7 +11,7 @@ import click
 
 from common.access.address import probe
 from common.access.credentials import reach
-from common.data.datasets import require_dataset
+from common.data.dataset import find_data
 from common.errors import UsageError
 from common.program.cli import INTERRUPTED
 from common.texts import escaped
@@ -69,8 +69,8 @@ def sweep(
                 launch.require_data(options, planned.experiment)
             runner = stack.enter_context(simulated(processes))
         elif lab is not None:
-            for name in sorted({planned.experiment.data.dataset for planned in grid}):
-                require_dataset(name)
+            for planned in grid:
+                find_data(planned.experiment.data)
             runner = stack.enter_context(
                 in_lab(options.runs, grid, boards=lab, workers=workers)
             )

@@ -25,6 +25,7 @@ from fl_server.coordinator.refusals import Refusals
 from fl_server.coordinator.uploads import Uploads
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.state import Event, Received, Uncountable
+from fl_server.run.local_data import check_data
 from fl_server.watch import facts
 from fl_server.watch.facts.making import presence
 
@@ -139,7 +140,18 @@ class Arrivals:
         if not known or owner != info.board:
             self._refusals.drop(topic, size, "info of a board that does not have the client")
             return None
+        if info.state == "data":
+            return self._take_data(topic, size, info, now)
         self._conductor.aggregator.note_energy(info)
         self._conductor.report(facts.Info(info=info))
         self._conductor.note_trained(info)
+        return Received(info, now)
+
+    def _take_data(self, topic: str, size: int, info: Info, now: float) -> Event | None:
+        try:
+            if info.data is not None:
+                check_data(self._conductor.aggregator.experiment.data, info.data)
+        except ProtocolError as error:
+            self._refusals.drop(topic, size, str(error))
+            return None
         return Received(info, now)

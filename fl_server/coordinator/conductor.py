@@ -28,6 +28,7 @@ from fl_server.rounds.state import (
     CountMetrics,
     Event,
     Finish,
+    KeepData,
     Open,
     Policy,
     Publish,
@@ -134,6 +135,8 @@ class Conductor:
         if info.client not in tally.trained:
             seconds = round(info.seconds or 0.0, 3)
             tally.trained[info.client] = seconds
+            if text := self.aggregator.note_arithmetic(info):
+                self.report(facts.Arithmetic(text, info.board, info.client))
             self.report(
                 facts.Trained(
                     board=info.board,
@@ -154,6 +157,8 @@ class Conductor:
             case CountMetrics(metrics):
                 self.aggregator.tally.count(metrics)
                 self.report(facts.Tested(client=metrics.client, round=metrics.round))
+            case KeepData(client, data):
+                self.aggregator.note_data(client, data)
             case Finish(reason):
                 digest = self.aggregator.finish()
                 self.report(facts.Finished(reason=reason, digest=digest))
@@ -187,6 +192,7 @@ def policy_of(run: str, experiment: Experiment) -> Policy:
         deadline=patience.deadline or math.inf,
         min_updates=patience.min_updates,
         evaluate_every=experiment.evaluation.every,
+        local=experiment.data.partition == "local",
     )
 
 
@@ -200,4 +206,5 @@ def resume_state(aggregator: Aggregator, incarnation: int, now: float) -> State:
         opened=on_disk.opened,
         safe=on_disk.safe,
         now=now,
+        reported=on_disk.reported,
     )

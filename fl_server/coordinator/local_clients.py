@@ -29,7 +29,7 @@ Answer: TypeAlias = tuple[JobOrder, JobDone | EpochDone]
 class LocalClients(Protocol):
     """Does the jobs of the clients, of one run after another."""
 
-    def prepare(self, order: Prepare) -> None:
+    def prepare(self, order: Prepare) -> Prepared:
         """Get ready for a run, or raise."""
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
@@ -51,11 +51,11 @@ class _Here:
     def __init__(self) -> None:
         self._executor: Executor | None = None
 
-    def prepare(self, order: Prepare) -> None:
+    def prepare(self, order: Prepare) -> Prepared:
         from common.worker.executor import Executor  # imports torch, which takes seconds
 
         self._executor = Executor()
-        _check(self._executor.prepare(order))
+        return _checked(self._executor.prepare(order))
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         assert self._executor is not None, "nothing was prepared"
@@ -80,11 +80,11 @@ class _Processes:
         self._source = make_source(os.environ, keep=True)
         self._pool = ProcessPool(size, self._reports.put, self._source)
 
-    def prepare(self, order: Prepare) -> None:
+    def prepare(self, order: Prepare) -> Prepared:
         self._pool.prepare(order)
         report = self._reports.get()
         assert isinstance(report, Prepared)
-        _check(report)
+        return _checked(report)
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         waiting = list(reversed(orders))
@@ -110,9 +110,10 @@ class _Processes:
         self._source.close()
 
 
-def _check(report: Prepared) -> None:
+def _checked(report: Prepared) -> Prepared:
     if report.problem:
         raise FedbedError(report.problem)
+    return report
 
 
 def done(order: JobOrder, report: JobDone | EpochDone | JobError) -> JobDone | EpochDone:

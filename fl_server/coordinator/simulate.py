@@ -13,6 +13,7 @@ from common import VERSION
 from common.disk.atomic import write_atomic
 from common.errors import ProtocolError
 from common.experiment.resolve import algorithm_of
+from common.program.arithmetic import arithmetic
 from common.wire.messages import PROTOCOL, Connected, Info
 from common.worker.orders import EpochDone, JobDone, JobOrder, Prepare
 from common.worker.snapshot_choice import base_snapshot, snapshots_to_keep
@@ -45,10 +46,13 @@ class Simulation:
         shards: Path,
         observe: facts.Observer,
         record: StartRecord | None = None,
+        data: Path | None = None,
     ) -> None:
+        self._data = "" if data is None else str(data.absolute())
         self._store = store
         self._experiment = store.experiment()
         self._clients = clients
+        self._arithmetic = arithmetic()
         self._shards = shards
         self._aggregator = Aggregator(store, self._experiment)
         self._snapshots = SnapshotStore(store.folder / "clients", store.run)
@@ -67,13 +71,15 @@ class Simulation:
         """Run to the end."""
         self._conductor.report_start()
         try:
-            self._clients.prepare(
+            prepared = self._clients.prepare(
                 Prepare(
                     run=self._store.run,
                     experiment=self._experiment,
                     shards=str(self._shards),
                     snapshots=str(self._snapshots.folder),
                     clients=self._conductor.policy.participants,
+                    data=self._data,
+                    class_counts=True,
                     code=str(self._store.code or ""),
                     digests=self._aggregator.code,
                 )
@@ -81,6 +87,12 @@ class Simulation:
             here = self._presence()
             self._conductor.report(presence(here, connected=True))
             self._feed(Received(here, time.monotonic()))
+            for client, data in sorted(prepared.data.items()):
+                info = Info(
+                    run=self._store.run, round=0, client=client, board=BOARD, state="data"
+                )
+                info = msgspec.structs.replace(info, samples=data.train, data=data)
+                self._feed(Received(info, time.monotonic()))
             while isinstance(self._conductor.state.phase, Working):
                 self._do_round(self._conductor.state.phase)
         finally:
@@ -166,6 +178,7 @@ class Simulation:
         else:
             info = self._info(order, "trained")
             info = msgspec.structs.replace(info, seconds=report.seconds, samples=report.samples)
+            info = msgspec.structs.replace(info, arithmetic=self._arithmetic)
             self._conductor.note_trained(info)
             self._take_update(order.client, order.round)
 

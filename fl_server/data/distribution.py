@@ -8,7 +8,7 @@ import numpy as np
 
 from common.config import DataSection, Experiment
 from common.data.assignment import Assignment
-from common.data.datasets import load_dataset
+from common.data.dataset import load_data
 from common.data.rebalance import (
     Counts,
     Rebalance,
@@ -18,6 +18,7 @@ from common.data.rebalance import (
 )
 from common.data.samples import Labels
 from common.data.shards import assignment_of
+from common.data.strata import strata_count, strata_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +52,10 @@ class RebalancedDistribution:
 
 def distribution_of(experiment: Experiment) -> Distribution:
     """The distribution an experiment has."""
-    dataset = load_dataset(experiment.data.dataset)
+    dataset = load_data(experiment.data)
     allotment = assignment_of(experiment.data, dataset, experiment.experiment.seed)
-    return counted(allotment, dataset.targets, dataset.classes)
+    strata, count = strata_of(experiment.data, dataset), strata_count(experiment.data, dataset)
+    return counted(allotment, strata, count)
 
 
 def counted(allotment: Assignment, labels: Labels, classes: int) -> Distribution:
@@ -83,6 +85,7 @@ def title_of(data: DataSection) -> str:
         "dirichlet": f"Dirichlet({data.alpha:g})",
         "dirichlet-client": f"Dirichlet({data.alpha:g}) per client",
         "natural": "natural clients",
+        "local": "as boards reported",
     }
     how = names.get(data.partition, f"{data.partition.upper()}({data.alpha:g})")
     return f"{data.dataset}, {data.clients} clients, {how}"

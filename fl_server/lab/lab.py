@@ -46,8 +46,11 @@ class Lab:
         workers: int,
         *,
         relayed: bool = False,
+        data: Path | None = None,
         code: Path | None = None,
     ) -> None:
+        where = () if data is None else ("--data", str(data.absolute()), "--class-counts")
+        self._data = where
         self.folder = folder
         self.relays: dict[str, Relay] = {}
         self._relayed = relayed
@@ -116,6 +119,7 @@ class Lab:
             *("fl_client", "run", "--broker", f"127.0.0.1:{port}", "--board", board),
             *("--clients", ",".join(map(str, self._shares[board]))),
             *("--workers", str(self._workers), "--state", str(self.folder / board)),
+            *self._data,
             *self._code,
             shared=shared,
         )

@@ -46,7 +46,10 @@ def _try_to_begin(
     policy: Policy, state: State, since: float, now: float
 ) -> tuple[State, tuple[Action, ...]]:
     first = state.done == 0
-    there = len(state.registered(connected=first))
+    present = state.registered(connected=first)
+    if first and policy.local:
+        present &= state.reported
+    there = len(present)
     waited_enough = not first and now - since >= policy.grace
     if there < enough(policy) or (there < policy.start_with and not waited_enough):
         return state, ()

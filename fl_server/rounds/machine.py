@@ -1,6 +1,7 @@
 """PURE: when a round starts, whom it waits for, when it closes, when the run ends.
 
-    Gathering  enough participants connected                     -> Working(n + 1)
+    Gathering  enough participants connected (and, if only they
+               have the data, it is reported)                    -> Working(n + 1)
     Working    every pending client has answered or is overdue,
                and at least `min_updates` updates are safe       -> Closing
     Working    ... but fewer are safe, and others are there      -> Working, others selected too
@@ -45,6 +46,7 @@ from fl_server.rounds.state import (
     Finish,
     Finished,
     Gathering,
+    KeepData,
     Open,
     Phase,
     Policy,
@@ -78,12 +80,13 @@ def resume(
     opened: Open | None,
     safe: frozenset[int],
     now: float,
+    reported: frozenset[int] = frozenset(),
 ) -> State:
     """A run as a stopped coordinator left it on disk: `done` rounds, maybe one open."""
     phase: Phase = Gathering(now)
     if opened is not None:
         phase = Working(opened.round_number, opened.selected, opened.testers, now, safe)
-    return State(phase, incarnation, done, {}, dict(accepted), now)
+    return State(phase, incarnation, done, {}, dict(accepted), now, reported)
 
 
 def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
@@ -130,6 +133,8 @@ def _note_info(
     policy: Policy, state: State, info: Info, now: float
 ) -> tuple[State, tuple[Action, ...]]:
     phase = state.phase
+    if info.state == "data":
+        return _note_data(policy, state, info)
     if (
         info.run != policy.run
         or not isinstance(phase, Working)
@@ -153,6 +158,19 @@ def _note_info(
         failed = {c: at for c, at in phase.failed.items() if c != info.client}
         return replace(alive, phase=replace(phase, failed=failed)), ()
     return alive, ()
+
+
+def _note_data(policy: Policy, state: State, info: Info) -> tuple[State, tuple[Action, ...]]:
+    """Before round 1 the last report counts; later only that of a client that is new."""
+    early = state.done == 0 and isinstance(state.phase, Gathering)
+    if info.run != policy.run or info.data is None or not policy.local:
+        return state, ()
+    if state.owner(info.client) != info.board or not (
+        early or info.client not in state.reported
+    ):
+        return state, ()
+    reported = replace(state, reported=state.reported | {info.client})
+    return reported, (KeepData(info.client, info.data),)
 
 
 def _note_metrics(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from common.wire.messages import (
+    ClientData,
     ClientMetrics,
     Connected,
     CurrentRound,
@@ -35,6 +36,7 @@ class Policy:
     deadline: float = math.inf
     min_updates: int = 1
     evaluate_every: int = 1
+    local: bool = False  # whether boards have the data: round 1 waits until they reported it
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,10 @@ Phase: TypeAlias = Gathering | Working | Closing | Finished
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything the coordinator decides on; `started` is when this one began."""
+    """Everything the coordinator decides on; `started` is when this one began.
+
+    `reported` are the clients whose boards have reported how much data of their own they have.
+    """
 
     phase: Phase
     incarnation: int = 1
@@ -124,6 +129,7 @@ class State:
     boards: Mapping[str, Board] = field(default_factory=dict)
     accepted: Mapping[int, int] = field(default_factory=dict)
     started: float = -math.inf
+    reported: frozenset[int] = frozenset()
 
     def registered(self, *, connected: bool = False) -> frozenset[int]:
         """Clients that some board simulates (`connected`: a board that is there now)."""
@@ -267,6 +273,14 @@ class CountMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepData:
+    """A board has reported how much data of its own a client has."""
+
+    client: int
+    data: ClientData
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """The run is over."""
 
@@ -296,5 +310,5 @@ class Report:
 
 
 Action: TypeAlias = (
-    Announce | SendWeights | Publish | Open | Close | CountMetrics | Finish | Report
+    Announce | SendWeights | Publish | Open | Close | CountMetrics | KeepData | Finish | Report
 )

@@ -15,14 +15,14 @@ from msgspec import UNSET
 from common.arrays import Array, Arrays, digest
 from common.code_files import digests_of
 from common.config import Experiment
-from common.data.datasets import dataset_info
+from common.data.dataset import info_of
 from common.disk.atomic import write_atomic
 from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.resolve import algorithm_of, own_code, server_of
 from common.plugins import use_code
 from common.wire.assembly import SMALL, Assembly
 from common.wire.chunks import blob_digest
-from common.wire.messages import Info, Job
+from common.wire.messages import ClientData, Info, Job
 from common.wire.tensors import (
     ModelMeta,
     UpdateMeta,
@@ -32,8 +32,10 @@ from common.wire.tensors import (
 )
 from fl_server.rounds.state import Close, Open
 from fl_server.run.checks import Checks
-from fl_server.run.first_model import starting_model
-from fl_server.run.model_file import NAME, write_model
+from fl_server.run.computed import Computed
+from fl_server.run.local_data import LocalData
+from fl_server.run.model.file import NAME, write_model
+from fl_server.run.model.first import starting_model
 from fl_server.run.records import Records, TestedRound
 from fl_server.run.round_updates import RoundUpdates
 from fl_server.run.server_half import ServerHalf
@@ -54,6 +56,7 @@ class Progress:
     accepted: dict[int, int]
     opened: Open | None
     safe: frozenset[int]
+    reported: frozenset[int] = frozenset()  # clients with data that only their boards have
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +85,13 @@ class Aggregator:
         self._download: tuple[int, bytes] | None = None
         self._base: tuple[int, Arrays] | None = None
         self.records = Records(store.folder)
+        self._local = LocalData(store.folder, experiment.data)
+        self._computed = Computed(store.computed)
         self._state, self._meta = self._load()
         expected = self._half.expects(server_of(experiment), self._broadcast)
         self.checks = Checks(
             {name: _outline(array) for name, array in expected.items()},
-            dataset_info(experiment.data.dataset).size,
+            info_of(experiment.data).size,
             self._half.most_weight,
         )
         self._recent: dict[int, tuple[dict[str, Array], UpdateMeta]] = {}
@@ -111,10 +116,12 @@ class Aggregator:
         round_number = self._meta.round + 1
         opened = self.store.opened(round_number)
         safe = self.store.safe_updates(round_number) if opened is not None else frozenset()
-        return Progress(self._meta.round, dict(self._meta.accepted), opened, safe)
+        reported = frozenset(self._local.clients)
+        return Progress(self._meta.round, dict(self._meta.accepted), opened, safe, reported)
 
     def open_round(self, opened: Open) -> None:
         """Begin to add up a round; one that is opened again, for more clients, goes on."""
+        self._local.fix()
         self.store.open_round(opened)
         if self._opened != opened.round_number:
             self._opened = opened.round_number
@@ -124,7 +131,9 @@ class Aggregator:
         """The blob that boards get in a round."""
         assert round_number == self._meta.round + 1, "a round downloads what the last one made"
         if self._download is None or self._download[0] != round_number:
-            meta = ModelMeta(run=self.store.run, round=round_number)
+            meta = ModelMeta(
+                run=self.store.run, round=round_number, statistics=self._local.statistics
+            )
             encoding = self.experiment.communication.encoding
             self._download = (round_number, encode_tensors(self._broadcast, meta, encoding))
         return self._download[1]
@@ -190,10 +199,24 @@ class Aggregator:
             return self._recent[client]
         return self._decode_update(self.store.load_update(round_number, client))
 
+    def note_data(self, client: int, data: ClientData) -> None:
+        """Take what a board reports of a client's data."""
+        self._local.note(client, data)
+
     def note_energy(self, info: Info) -> None:
         """Take the energy of a client's training in the open round."""
         if info.joules is not None and info.round == self._meta.round + 1:
             self.tally.spend(info.client, info.joules)
+
+    def note_arithmetic(self, info: Info) -> str:
+        """Take note of what has trained a client; a warning if that was another before."""
+        if not self._computed.note(info.client, info.arithmetic):
+            return ""
+        new = info.arithmetic not in self.store.computed
+        warning = self._computed.warning(info.client)
+        if new or warning:  # the others are written with their round
+            self.store.note_computed(self._computed.table())
+        return warning
 
     def _check_job(self, round_number: int, client: int, blob: bytes) -> None:
         try:
@@ -212,6 +235,7 @@ class Aggregator:
             self._aggregate(close, seconds, tested)
         self.records.append(tested)
         self._recent.clear()
+        self.store.note_computed(self._computed.table())
         self.store.close_round(close.round_number)
         return ClosedRound(
             close.round_number,

@@ -90,7 +90,7 @@ def _checked(result: object) -> Arrays:
     if not isinstance(result, Mapping):
         raise TypeError(f"returned {type(result).__name__}; expected arrays by name")
     for name, array in result.items():
-        if not isinstance(name, str) or not isinstance(array, np.ndarray):
+        if not isinstance(name, str) or not isinstance(array, np.ndarray | np.generic):
             raise TypeError(f"returned {type(array).__name__} as {name!r}; expected an array")
     return result
 

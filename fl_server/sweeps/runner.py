@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from common.access.address import Address
+from common.data.own.sources import is_own
 from common.disk.lock import FolderLock
 from common.errors import FedbedError, UsageError
 from common.experiment.resolve import own_code, participants_of
@@ -51,8 +52,16 @@ def is_finished(runs: Path, planned: Planned) -> bool:
     return store.finished
 
 
-def run_all(options: launch.RunOptions, grid: Sequence[Planned], run: Runner) -> Outcome:
-    """Do what is not yet finished; a run that fails is reported, and the rest goes on."""
+def run_all(
+    options: launch.RunOptions,
+    grid: Sequence[Planned],
+    run: Runner,
+    after: Callable[[], object] | None = None,
+) -> Outcome:
+    """Do what is not yet finished; a run that fails is reported, and the rest goes on.
+
+    `after` is called whenever a run has ended.
+    """
     finished = [planned for planned in grid if is_finished(options.runs, planned)]
     todo = [planned for planned in grid if planned not in finished]
     shown = SweepDisplay(_pace(finished, todo), options.style)
@@ -77,6 +86,8 @@ def run_all(options: launch.RunOptions, grid: Sequence[Planned], run: Runner) ->
         if planned.name in failed:
             shown.write(f"{planned.name} failed: {failed[planned.name]}")
         shown.count(ok=planned.name not in failed)
+        if after is not None:
+            after()
     shown.write(f"sweep: {shown.where()}")
     return _outcome(options, finished, failed, interrupted=False)
 
@@ -114,11 +125,15 @@ def simulated(processes: int) -> Iterator[Runner]:
 
 def _code_of(grid: Sequence[Planned]) -> Path | None:
     """The folder of users' code: boards have one."""
-    folders = {planned.code for planned in grid if own_code(planned.experiment)}
+    folders = {
+        planned.code
+        for planned in grid
+        if own_code(planned.experiment) or is_own(planned.experiment.data.dataset)
+    }
     if len(folders) > 1:
         raise UsageError(
-            f"the files of this sweep have code of their own in {len(folders)} folders; "
-            "in a lab, put them into one"
+            f"the files of this sweep have code or data of their own in {len(folders)} folders;"
+            " in a lab, put them into one"
         )
     return next(iter(folders), None)
 

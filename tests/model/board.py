@@ -10,6 +10,7 @@ import msgspec
 
 from common.wire.messages import (
     PROTOCOL,
+    ClientData,
     ClientMetrics,
     Connected,
     Count,
@@ -228,7 +229,10 @@ class Board:
         if self.preparing == run:
             self.run, self.preparing = run, ""
             steps = {client: self.disk.rounds(run, client) for client in self.policy.clients}
-            self.feed(a.Opened(run, steps, self.setup.coupled, self.world.now))
+            data = {c: ClientData(train=10 + c, test=5) for c in self.policy.clients}
+            now, coupled = self.world.now, self.setup.coupled
+            own = data if self.setup.local else {}
+            self.feed(a.Opened(run, steps, coupled, now, data=own))
 
     def _work(self, job: a.Job) -> None:
         """A training writes its step, and only then (after a possible crash) reports."""

@@ -44,6 +44,7 @@ class CoordinatorDisk:
     opened: dict[int, r.Open] = field(default_factory=dict)
     journal: dict[int, dict[int, str]] = field(default_factory=dict)
     finished: bool = False
+    data: dict[int, int] | None = None
     aggregated: list[tuple[int, tuple[int, ...], str]] = field(default_factory=list)
     lines: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
@@ -73,6 +74,7 @@ class Coordinator:
         self.closing: deque[Move] = deque()
         self.assemblies: dict[tuple[int, int], set[int]] = {}
         self.tally: tuple[int, dict[int, int]] = (0, {})
+        self.reports: dict[int, int] = {}
 
     def cut(self) -> None:
         self.process.up = False
@@ -92,6 +94,7 @@ class Coordinator:
             opened=opened,
             safe=frozenset(disk.journal.get(round_number, ())) if opened else frozenset(),
             now=self.world.now,
+            reported=frozenset(disk.data or ()),
         )
         self.alive = True
 
@@ -166,11 +169,19 @@ class Coordinator:
             case r.SendWeights(round_number):
                 token = f"weights {round_number}"
                 if self.process.up and token not in self.process.streams:
-                    parts = parts_of(RUN, round_number, None, self.disk.model)
+                    content = self.disk.model
+                    if self.policy.local:  # statistics of all clients go with every download
+                        assert self.disk.data is not None
+                        assert len(self.disk.data) >= self.policy.start_with
+                        reports = sorted(self.disk.data.items())
+                        content = digest("with statistics", content, reports)
+                    parts = parts_of(RUN, round_number, None, content)
                     self.process.streams[token] = list(parts)
             case r.Publish(message):
                 self._publish(message)
             case r.Open(round_number):
+                if self.disk.data is None and self.policy.local:
+                    self.disk.data = dict(self.reports)
                 self.disk.opened[round_number] = action
                 if self.tally[0] != round_number:
                     self.tally = (round_number, {})
@@ -178,6 +189,8 @@ class Coordinator:
                 assert metrics.run == RUN
                 assert metrics.client not in self.tally[1], "counted twice"
                 self.tally[1][metrics.client] = metrics.counts["G"].correct
+            case r.KeepData(client, data):
+                self.reports[client] = data.train
             case r.Close():
                 self._close(action)
             case r.Finish():

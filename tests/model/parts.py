@@ -75,6 +75,7 @@ class Setup:
     deadline: float = math.inf
     min_updates: int = 1
     start_with: int | None = None
+    local: bool = False
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -92,6 +93,7 @@ class Setup:
             deadline=self.deadline,
             min_updates=self.min_updates,
             evaluate_every=self.evaluate_every,
+            local=self.local,
         )
 
 

@@ -47,7 +47,9 @@ def load_dataset(name: str) -> Dataset:
     pool, info = layout.read(folder), entry.info
     # how many samples the plays have depends on their edition; nothing of them is for testing
     official = len(pool.labels) if info.official == info.size else info.official
-    return Dataset(name, (pool.images,), pool.labels, info.classes, official, pool.natural)
+    return Dataset(
+        name, (pool.images,), pool.labels, info.classes, official, pool.natural, info.kind
+    )
 
 
 def _entry(name: str) -> Entry:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from common.arrays import Array
+from common.config.schema import InputSchema, Kind
 from common.data.samples import Images, Labels
+
+Shape: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,15 @@ class DatasetInfo:
     size: int
     official: int  # how many of the first samples are the official training part
     natural: bool = False  # whether its samples come from natural clients
+    kind: Kind = "classification"
+    inputs: tuple[InputSchema, ...] = ()  # of users' own datasets
+
+    @property
+    def shapes(self) -> Shape | tuple[Shape, ...]:
+        """What a user's model is made for: a shape, or one for each of several inputs."""
+        if len(self.inputs) < 2:
+            return self.shape
+        return tuple(one.shape for one in self.inputs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +78,7 @@ class Dataset:
     classes: int
     official: int  # how many of the first samples are the official training part
     natural: npt.NDArray[np.int64] | None = None  # as in `SamplePool`
+    kind: Kind = "classification"
 
 
 class Layout(Protocol):

@@ -171,7 +171,9 @@ _ALL = (
         _fetch_tiny_imagenet,
     ),
     Entry(
-        DatasetInfo("shakespeare", (80,), 80, 4_209_146, 4_209_146, natural=True),
+        DatasetInfo(
+            "shakespeare", (80,), 80, 4_209_146, 4_209_146, natural=True, kind="next-token"
+        ),
         (PlaysArchive(_PLAYS_SHA256), PlaysText()),
         ("shakespeare",),
         _fetch_plays,

@@ -292,7 +292,7 @@ def test_a_rebalanced_set_stands_beside_its_shard_and_is_made_from_that_alone(
     folder = tmp_path / made.key
     folder.mkdir()
     shutil.copy(made.folder / "client-3.safetensors", folder)
-    monkeypatch.setattr("common.data.shards.load_dataset", no_dataset)
+    monkeypatch.setattr("common.data.shards.load_data", no_dataset)
     ours = shards_of(tmp_path, rebalance=Rebalance())
     for _ in range(2):
         ours.ensure([3])
@@ -327,7 +327,7 @@ def test_loading_a_shard_reads_no_other_file(
     folder = tmp_path / made.key
     folder.mkdir()
     shutil.copy(made.folder / "client-3.safetensors", folder)
-    monkeypatch.setattr("common.data.shards.load_dataset", no_dataset)
+    monkeypatch.setattr("common.data.shards.load_data", no_dataset)
     ours = shards_of(tmp_path)
     assert len(ours.ensure([3]).load(3).train) > 0
     assert ours.has([3])

@@ -154,7 +154,7 @@ WRONG = [
         "[data]\npartition = 'idd'\n",
         ":2",
         "data.partition is 'idd'; expected 'iid' or 'classes' or 'dirichlet' or "
-        "'dirichlet-client' or 'ls' or 'qs' or 'lsqs' or 'natural'",
+        "'dirichlet-client' or 'ls' or 'qs' or 'lsqs' or 'natural' or 'local'",
     ),
     (
         "[evaluation]\nstages = ['G', 'L3']\n",

@@ -1,0 +1,127 @@
+"""A first experiment with a user's own dataset, written after a look at the data."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from common.config import DataSection, InputSchema, Schema
+from common.data.own.load import read_schema
+from common.data.own.sources import is_function
+from common.errors import DataError, UsageError
+from common.experiment.file import as_toml, schema_lines
+from common.plugins import use_code
+from common.texts import printable
+
+CLIENTS = 12  # at most; fewer where there are few samples
+EACH = 25  # samples that a client should have at least
+IMAGE_SIZE = 64  # of images that have several sizes
+IMAGE = 3  # dimensions
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The text of a file, and what the data is."""
+
+    text: str
+    found: str
+    model_to_write: str = ""  # where none of ours would do
+
+
+def draft(file: Path, dataset: str, target: str, *, local: bool) -> Draft:
+    """An experiment in `file` for a dataset that is named as seen from here."""
+    if ":" not in dataset:
+        raise UsageError(
+            f"--dataset is {dataset!r}; expected csv:FILE, parquet:FILE, npz:FILE, folder:PATH "
+            "or file.py:function"
+        )
+    use_code(file.parent.absolute())
+    data = DataSection(dataset=_as_seen_from(file.parent, dataset), target=target)
+    data, schema = _looked_at(data)
+    clients = 4 if local else max(1, min(CLIENTS, (schema.train + schema.test) // EACH))
+    inputs = schema.all_inputs
+    lines = [
+        f"# {_words(schema, inputs)}",
+        "# Every other key has its default: `fl-server check FILE --all` shows them.",
+        "",
+        "[experiment]",
+        "rounds = 10",
+        "",
+        "[data]",
+        *_data_lines(data, schema, clients, local=local),
+        "",
+        *(schema_lines(_stated(schema)) if local else ()),
+        "[model]",
+        f"name = {as_toml(_model(inputs))}",
+        "",
+        "[training]",
+        "epochs = 2",
+        "",
+    ]
+    missing = _model(inputs) if len(inputs) > 1 else ""
+    return Draft("\n".join(lines), _words(schema, inputs), missing)
+
+
+def _as_seen_from(folder: Path, dataset: str) -> str:
+    """A dataset's name with a path that begins at the experiment's folder."""
+    kind, _, place = dataset.partition(":")
+    if is_function(dataset):
+        return dataset
+    path = Path(place).expanduser().absolute()
+    near = os.path.relpath(path, folder.absolute())
+    return f"{kind}:{path if near.startswith('../..') else near}"
+
+
+def _looked_at(data: DataSection) -> tuple[DataSection, Schema]:
+    try:
+        return data, read_schema(data)
+    except DataError:
+        if not data.dataset.startswith("folder:"):
+            raise
+        scaled = msgspec.structs.replace(data, image_size=IMAGE_SIZE)
+        try:
+            return scaled, read_schema(scaled)
+        except DataError:
+            pass
+        raise
+
+
+def _data_lines(data: DataSection, schema: Schema, clients: int, *, local: bool) -> list[str]:
+    kind, _, place = data.dataset.partition(":")
+    name = f"{kind}:{Path(place).name}" if local and not is_function(data.dataset) else None
+    skewed = schema.kind == "classification"
+    partition = "local" if local else "dirichlet" if skewed else "iid"
+    lines = [f"dataset = {as_toml(name or data.dataset)}"]
+    lines += [f"target = {as_toml(data.target)}"] if data.target else []
+    lines += [f"image_size = {data.image_size}"] if data.image_size else []
+    lines += [f"clients = {clients}", f"partition = {as_toml(partition)}"]
+    return lines + (["alpha = 1.0"] if partition == "dirichlet" else [])
+
+
+def _stated(schema: Schema) -> Schema:
+    """What boards agree on: nothing about the samples of the example."""
+    return Schema(
+        kind=schema.kind,
+        outputs=schema.outputs,
+        names=schema.names,
+        columns=schema.columns,
+        inputs=schema.inputs,
+    )
+
+
+def _model(inputs: tuple[InputSchema, ...]) -> str:
+    if len(inputs) > 1:
+        return "my_model.py:network"
+    return "convnet" if len(inputs[0].shape) == IMAGE else "dnn"
+
+
+def _words(schema: Schema, inputs: tuple[InputSchema, ...]) -> str:
+    """What was found, as one line."""
+    count = schema.train + schema.test
+    shapes = " and ".join("x".join(map(str, one.shape)) or "1" for one in inputs)
+    many = f"{schema.outputs} classes" if schema.kind == "classification" else schema.kind
+    named = f" ({', '.join(schema.names[:6])}{', ...' if len(schema.names) > 6 else ''})"
+    return printable(f"{count:,} samples of {shapes}, {many}{named if schema.names else ''}")
