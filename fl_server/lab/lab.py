@@ -99,7 +99,8 @@ class Lab:
 
     def make_shards(self, experiment: Experiment) -> None:
         """Of all clients at once, if more boards than cores would each read the dataset."""
-        if len(self._shares) > (os.cpu_count() or 1):
+        several = len(self._shares) > (os.cpu_count() or 1)
+        if several and experiment.data.partition != "local":
             clients = [client for share in self._shares.values() for client in share]
             present = set(participants_of(experiment)).intersection(clients)
             ShardSet(self.folder / SHARDS, experiment).ensure(sorted(present))
