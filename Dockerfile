@@ -10,14 +10,19 @@ RUN python -m venv /opt/fedbed
 ENV PATH=/opt/fedbed/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_NO_INDEX
-# Another torch than that of constraints.txt, such as 2.3.1 for CPUs of ARMv8.0.
+# Another torch than that of common/install/torch_versions.txt, with the numpy it needs.
 ARG TORCH
+ARG NUMPY
 # The largest and rarest first: layers above a change are not built again. The brackets make the
 # folder optional. torch comes alone: with the others pip may fetch gigabytes of CUDA.
 COPY constraints.txt wheel[s] wheels/
-RUN cp wheels/constraints.txt . \
-    && if [ -n "$TORCH" ]; then \
-        sed -i "s/^torch==.*/torch==$TORCH/; s/^numpy==.*/numpy<2/" constraints.txt; fi \
+COPY common/install/choose_torch.sh common/install/torch_versions.txt ./
+RUN cp wheels/constraints.txt . && . ./choose_torch.sh \
+    && python=$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])') \
+    && set -- $(choose_torch torch_versions.txt "$(uname -m)" armv8.0 "$(glibc_version)" "$python") \
+    && torch=${TORCH:-$1} numpy=${NUMPY:-$2} \
+    && if [ "$torch" != - ]; then sed -i "s/^torch==.*/torch==$torch/" constraints.txt; fi \
+    && if [ "$numpy" != - ]; then sed -i "/^numpy==/d" constraints.txt && echo "numpy==$numpy" >> constraints.txt; fi \
     && pip install --find-links wheels -c constraints.txt torch \
     && rm -rf /opt/fedbed/lib/python3*/site-packages/torch/include \
     && find /opt/fedbed -name '*.a' -delete

@@ -1,4 +1,4 @@
-.PHONY: help demo test quick chaos docs fleet-test bench setup-flower check clean setup-demo setup-test setup-fleet
+.PHONY: help demo test quick chaos docs fleet-test install-test arm-test bench setup-flower check clean setup-demo setup-test setup-fleet
 BIN := .venv/bin
 
 help:  ## this list
@@ -22,8 +22,16 @@ chaos: setup-test  ## 200 faults of all kinds over several runs; every run must 
 fleet-test: setup-fleet  ## the playbooks on four machines made for it (root, up to 15 minutes)
 	timeout 900 $(BIN)/python -m tests.fleet
 
-docs: setup-test  ## write the tables of settings and options in docs/ anew, from the code
+install-test: setup-fleet  ## install.sh on machines made for it (root, about 5 minutes)
+	timeout 900 $(BIN)/python -m tests.fleet.installer
+
+arm-test: setup-test  ## emulated Raspberry Pi 4 and Jetson Nano: installer, doctor, runs (root, up to an hour)
+	@command -v mmdebstrap qemu-aarch64-static >/dev/null || apt-get -qq install -y mmdebstrap qemu-user-static
+	timeout 3600 $(BIN)/python -m tests.arm
+
+docs: setup-test  ## write the tables of settings, options and studies in docs/ anew
 	$(BIN)/python -m common.experiment.option_tables docs/experiment.md docs/algorithms.md
+	$(BIN)/python -m fl_server.studies.pages docs
 
 check: setup-test  ## format, lint, types
 	$(BIN)/ruff format --check

@@ -34,6 +34,7 @@ from common.access.tls import days_left
 from common.disk.atomic import write_atomic
 from common.errors import UsageError
 from common.ids import parse_ids, show_ids
+from common.install.kit import what_to_type, write_kit
 from common.program.cli import Commands, log_options, set_up_logging, version_option
 
 
@@ -132,7 +133,8 @@ def up(
 @click.option("--federation", default=DEFAULT_FEDERATION, show_default=True,
               help="First level of all topics.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Write the bundle there as well.")  # fmt: skip
+              help="Write the bundle there as well, and for a board beside it "
+              "fedbed-board.tar.gz, which it is installed from.")  # fmt: skip
 @_folder
 def enroll_command(
     name: str,
@@ -182,7 +184,10 @@ def _report(account: Account, enrolled: Enrolled, output: Path | None) -> None:
     what = f" with clients {show_ids(account.clients)}" if account.clients else ""
     did = "enrolled" if enrolled.changed else "unchanged:"
     click.echo(f"{did} {account.role} {account.name}{what}: {bundle}")
-    if enrolled.changed:
+    if account.role == "board" and output is not None:
+        write_kit(output.absolute().parent)
+        click.echo(what_to_type(output, account.name))
+    elif enrolled.changed:
         command = {
             "board": "fl-client run --credentials",
             "coordinator": "fl-server run EXPERIMENT.toml --credentials",

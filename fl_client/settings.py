@@ -18,6 +18,7 @@ class Settings:
     state: Path
     federation: str = "fl"
     workers: int = 1
+    memory: int | None = None  # bytes that each training process may use
     record: Path | None = None
     data: Path | None = None
     class_counts: bool = False

@@ -31,6 +31,7 @@ from fl_server.lab.fault_script import Script
 from fl_server.lab.faulty_lab import FaultyLab
 from fl_server.lab.lab import Lab, check_boards, keep_only_logs
 from fl_server.lab.restarts import restarting_boards
+from fl_server.run.provenance import record_machine
 from fl_server.run.store import RunStore
 from fl_server.run.tensorboard import EventFile
 from fl_server.watch import facts
@@ -239,6 +240,7 @@ def _at_work(options: RunOptions, store: RunStore) -> Iterator[_Work]:
         root.addHandler(handler)
         root.setLevel(min(root.level, logging.INFO))
         try:
+            record_machine(store.folder)
             with _viewers(options, store) as work:
                 yield work
         finally:

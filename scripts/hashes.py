@@ -1,10 +1,12 @@
-"""Writes requirements-board.txt, -broker.txt and -torch.txt: all packages with their hashes.
+"""Writes the files requirements-*.txt: all packages that are installed, with their hashes.
 
     .venv/bin/python scripts/hashes.py [--wheels DIR]
 
 Versions are those of constraints.txt, hashes those that PyPI lists for the wheels of 64-bit
 Linux (x86-64 and ARM). torch is apart: PyPI has CUDA builds only, which need gigabytes of other
-packages, so DIR holds the CPU builds to be hashed. Run it when a version changes.
+packages, so DIR holds the CPU builds to be hashed. What boards install is in common/install:
+-board.txt, and -arm64.txt with the versions of torch_versions.txt. Run it when a version
+changes.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+INSTALL = ROOT / "common" / "install"
 INDEX = "https://pypi.org/simple"
 PYTHONS = ("cp310", "cp311", "cp312", "cp313", "cp314")
 MACHINES = ("x86_64", "aarch64")
@@ -101,7 +104,7 @@ def requirement(line: str, name: str, folder: Path | None = None) -> str:
 
 
 def main() -> None:
-    """Write both files."""
+    """Write all of them."""
     parser = argparse.ArgumentParser()
     parser.add_argument(
         "--wheels", type=Path, help="folder with CPU builds of torch for x86-64"
@@ -118,17 +121,28 @@ def main() -> None:
         name: [requirement(line, name) for line in pinned[name]]
         for name in sorted(board | broker)
     }
-    write("board", [line for name in sorted(board) for line in lines[name]])
+    torch = pinned["torch"][0].replace("==", " ")  # install.sh reads it here
+    found = [line for name in sorted(board) for line in lines[name]]
+    write("board", [f"# {torch}", *found], INSTALL)
+    write("arm64", [requirement(line, line.split("==")[0]) for line in for_arm64()], INSTALL)
     write("broker", [line for name in sorted(broker) for line in lines[name]])
     if folder is not None:
         write("torch", [requirement(line, "torch", folder) for line in pinned["torch"]])
 
 
-def write(what: str, lines: list[str]) -> None:
-    """One of the three files."""
+def for_arm64() -> list[str]:
+    """The versions of torch and numpy that the table of torch versions names."""
+    rows = (INSTALL / "torch_versions.txt").read_text(encoding="utf-8").splitlines()
+    named = [row.split()[5:7] for row in rows if row.startswith("use  aarch64")]
+    found = {f"torch=={torch}" for torch, _ in named}
+    return sorted(found | {f"numpy=={numpy}" for _, numpy in named if numpy != "-"})
+
+
+def write(what: str, lines: list[str], folder: Path = ROOT) -> None:
+    """One of the files."""
     name = f"requirements-{what}.txt"
     body = "".join(f"{line}\n" for line in lines)
-    (ROOT / name).write_text(_HEAD.format(name=name) + body, encoding="utf-8")
+    (folder / name).write_text(_HEAD.format(name=name) + body, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ PATH="$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
 mode="${1:-}"
 case "$mode" in
     demo) extras=broker,data,plots ;;
-    test) extras=broker,data,plots,tensorboard,dev ;;
-    fleet) extras=broker,data,plots,tensorboard,dev,fleet ;;
+    test) extras=broker,cluster,data,plots,tensorboard,dev ;;
+    fleet) extras=broker,cluster,data,plots,tensorboard,dev,fleet ;;
     *) echo "usage: scripts/setup.sh demo|test|fleet" >&2; exit 2 ;;
 esac
 
+. common/install/choose_torch.sh
 say() { echo "setup: $*" >&2; }
 fail() { say "$*"; exit 1; }
 
@@ -60,10 +61,28 @@ make_venv() {
     "$python" -m venv --clear .venv
 }
 
-pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$@"; }
+pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check -c .venv/constraints.txt "$@"; }
+
+# The versions of constraints.txt, with those of the table where it has others for this machine.
+choose_versions() {
+    version=$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    cp constraints.txt .venv/constraints.txt
+    [ "$(uname -s)" = Linux ] || return 0
+    pins=$(choose_torch common/install/torch_versions.txt "$(uname -m)" "$(cpu_kind)" "$(glibc_version)" "$version")
+    [ -n "$pins" ] || fail "no torch for $(uname -m), glibc $(glibc_version) and Python $version in" \
+        "common/install/torch_versions.txt; use a 64-bit system, or another Python (PYTHON=python3.12 make demo)"
+    set -- $pins
+    for name in torch numpy torchvision; do
+        if [ "$1" != - ]; then
+            sed -i "/^$name==/d" .venv/constraints.txt
+            echo "$name==$1" >>.venv/constraints.txt
+        fi
+        shift
+    done
+}
 
 install_torch() {
-    version=$(sed -n 's/^torch==//p' constraints.txt)
+    version=$(sed -n 's/^torch==//p' .venv/constraints.txt)
     say "installing torch $version (about 200 MB)"
     # On x86-64 Linux the plain name means the CUDA build, which is gigabytes larger.
     if [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ]; then
@@ -73,8 +92,7 @@ install_torch() {
     fi
     pip_install "torch==$version" && return
     fail "torch $version could not be installed for $(.venv/bin/python --version) on $(uname -m)." \
-        "If there is no wheel: use a 64-bit system and another Python (PYTHON=python3.12 make demo)," \
-        "or put a torch version that has one into constraints.txt"
+        "If there is no wheel: use a 64-bit system and another Python (PYTHON=python3.12 make demo)"
 }
 
 command -v mosquitto >/dev/null || apt_install "install mosquitto 2.0 or later (macOS: brew install mosquitto)" mosquitto
@@ -88,7 +106,7 @@ if [ "$mode" = fleet ]; then
     done
 fi
 
-wanted="$(cat pyproject.toml constraints.txt scripts/setup.sh | cksum) $PWD"
+wanted="$(cat pyproject.toml constraints.txt scripts/setup.sh common/install/torch_versions.txt | cksum) $PWD"
 if [ "$(cat ".venv/stamp-$mode" 2>/dev/null)" = "$wanted" ] && is_recent .venv/bin/python; then
     exit 0
 fi
@@ -102,6 +120,7 @@ if [ "$mode" != demo ] && ! command -v chromium >/dev/null && ! command -v googl
     (apt_install "install Chromium" chromium) ||
         say "no Chromium here: the tests of the web page will be skipped"
 fi
+choose_versions
 install_torch
 say "installing fedbed and what it needs"
 pip_install -e ".[$extras]" || fail "the packages could not be installed; see above"

@@ -25,6 +25,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"errors", "__init__"},
         {"ids", "rng", "texts", "arrays", "plugins"},
         {"disk", "access", "program", "code_files"},
+        {"install"},
         {"wire"},
         {"config"},
         {"data"},
@@ -43,6 +44,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"lab"},
         {"launch"},
         {"sweeps"},
+        {"studies"},
         {"cli"},
         {"__main__"},
     ),
@@ -63,6 +65,7 @@ TORCH = {
     "common/worker/bench.py",
     "common/worker/client.py",
     "fl_server/central/",
+    "fl_server/studies/steps.py",
     "fl_client/doctor/torch_trial.py",
 }
 RICH = {
@@ -89,6 +92,9 @@ UNTYPED = {  # parsers, and what they hand on: everything else has a class
     "fl_server/reports/runs.py",
     "fl_server/run/journal.py",
     "fl_server/run/store.py",
+    "fl_server/studies/catalog.py",
+    "fl_server/studies/plan.py",
+    "fl_server/studies/study.py",
     "fl_server/watch/facts/",
     "fl_server/watch/listener.py",
 }

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ANSIBLE = ROOT / "ansible"
-PLAYBOOKS = ("site", "deploy", "run", "status", "collect", "reset")
+PLAYBOOKS = ("site", "python", "deploy", "run", "status", "collect", "reset")
 
 
 def load(path: Path) -> ModuleType:

@@ -147,8 +147,13 @@ class CentralSection(Section, frozen=True, kw_only=True):
         int, Meta(ge=1, le=1_000_000, description="Passes over all training samples.")
     ] = 20
     schedule: Annotated[
-        Literal["cosine", "constant"],
-        Meta(description="Learning rate: falling to 0 along a cosine, or always the same."),
+        Literal["cosine", "constant", "linear", "step", "exponential"],
+        Meta(
+            description='Learning rate: falling to 0 along a "cosine" or a line ("linear"), '
+            'always the same ("constant"), a tenth after half of the epochs and a hundredth '
+            'after three quarters ("step"), or by the same factor in every epoch, to a '
+            'hundredth ("exponential").'
+        ),
     ] = "cosine"
     augment: Annotated[
         bool, Meta(description="Random crops and flips of the images, anew in every epoch.")
@@ -159,6 +164,7 @@ class CentralSection(Section, frozen=True, kw_only=True):
             ge=0,
             lt=1,
             description="Share of the training samples that chooses the best epoch instead of "
-            "training; 0 = the last epoch counts.",
+            "training (of a text the last part of each natural client's); 0 = the last epoch "
+            "counts.",
         ),
     ] = 0.0

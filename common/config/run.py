@@ -32,7 +32,8 @@ class ExperimentSection(Section, frozen=True, kw_only=True):
         float | Literal["forever"],
         Meta(
             description="Seconds a lost board is waited for before the round continues without "
-            'it, or "forever" for runs that must be reproducible on flaky fleets.'
+            'it, or "forever" for runs that must be reproducible on flaky fleets (with each '
+            "client on the same CPU and torch throughout)."
         ),
     ] = 60.0
     deadline: Annotated[

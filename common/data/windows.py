@@ -59,3 +59,18 @@ def sides(bounds: Indices, ratio: float, spans: Spans) -> tuple[Indices, Indices
     ]
     train, test = zip(*halves, strict=True)
     return np.concatenate(train), np.concatenate(test)
+
+
+def held_back(
+    windows: Indices, bounds: Indices, ratio: float, spans: Spans
+) -> tuple[Indices, Indices]:
+    """Of these windows, in any order, the places of those that train and of those held back.
+
+    As in `sides`, of every natural client by itself.
+    """
+    order = np.argsort(windows, kind="stable")
+    own = Spans(spans.starts[windows], spans.width)
+    cuts = np.searchsorted(windows[order], bounds[1:-1])
+    halves = [split_apart(run, ratio, own) for run in np.split(order, cuts)]
+    train, held = zip(*halves, strict=True)
+    return np.concatenate(train), np.concatenate(held)

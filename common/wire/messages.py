@@ -152,6 +152,7 @@ class Info(Wire, frozen=True, kw_only=True):
     joules: Joules | None = None
     telemetry: Telemetry | None = None
     data: ClientData | None = None
+    arithmetic: Annotated[str, Meta(max_length=200)] = ""  # what has trained it
 
 
 class CurrentRound(Wire, frozen=True, kw_only=True):

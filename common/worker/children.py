@@ -162,6 +162,7 @@ def death(code: int | None) -> str:
         return f"exit code {code}; its last lines are in the log"
     hints = {
         signal.SIGKILL: "killed, probably because memory ran out",
+        signal.SIGABRT: "perhaps because memory ran out; its last lines are in the log",
         signal.SIGILL: "this torch build needs a newer CPU than this board has",
     }
     cause = signal.Signals(-code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +59,7 @@ class Executor:
         except (FedbedError, OSError) as error:
             self._problem = str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is must be reported
-            self._problem = explain(error)
+            self._problem = _unexpected(error)
         if self._bench is None:
             return Prepared(run=order.run, problem=self._problem)
         algorithm = self._bench.algorithm
@@ -80,7 +81,7 @@ class Executor:
         except (FedbedError, OSError) as error:
             return JobError(job=order.job, problem=str(error))
         except Exception as error:  # noqa: BLE001 - a user's algorithm may raise anything
-            return JobError(job=order.job, problem=explain(error))
+            return JobError(job=order.job, problem=_unexpected(error))
         return msgspec.structs.replace(done, seconds=time.perf_counter() - started)
 
     def _run(self, order: JobOrder, on_epoch: OnEpoch) -> JobDone:
@@ -108,3 +109,13 @@ def _check_code(order: Prepare) -> None:
         other = difference(order.digests, digests_of(own_code(order.experiment)))
         if other:
             raise FedbedError(other)
+
+
+def _unexpected(error: Exception) -> str:
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        most = resource.getrlimit(resource.RLIMIT_DATA)[0]
+        limit = (
+            "" if most == resource.RLIM_INFINITY else f" ({most // 2**20} MB for each process)"
+        )
+        return f"memory ran out{limit}: fewer --workers, a smaller model or smaller batches"
+    return explain(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,11 +56,20 @@ class ProcessPool:
     """Up to `size` training processes; `post` gets every report, from other threads.
 
     The first process prepares a run alone (it may have to make shards), the others after it.
+    `memory` is how many bytes each may use: beyond that an allocation fails in the process,
+    which reports it, instead of the kernel choosing whom to kill.
     """
 
-    def __init__(self, size: int, post: Callable[[Report], None], source: Source) -> None:
+    def __init__(
+        self,
+        size: int,
+        post: Callable[[Report], None],
+        source: Source,
+        memory: int | None = None,
+    ) -> None:
         self._size = size
         self._source = source
+        self._memory = memory
         self._post = post
         self._lock = threading.Lock()
         self._processes: list[_Process] = []
@@ -127,7 +137,13 @@ class ProcessPool:
         except BrokenPipeError:
             pass  # it has died; `_listen` reports that
 
+    def _limit(self, pid: int | None) -> None:
+        if self._memory is not None and pid is not None:
+            with contextlib.suppress(ProcessLookupError):  # it has died; `_listen` reports that
+                resource.prlimit(pid, resource.RLIMIT_DATA, (self._memory, self._memory))
+
     def _listen(self, process: _Process) -> None:
+        self._limit(process.child.pid)  # waits until it is forked
         with process.child.stdout:
             for line in process.child.stdout:
                 report = REPORTS.decode(line)

@@ -1,4 +1,4 @@
-"""Turns of clients on a worker of a cluster: bytes in, bytes out, no torch until one is done.
+"""Turns of clients on a worker of a cluster: bytes in, bytes out.
 
 The cluster's engine (Dask) calls the functions here by their import path. A worker keeps the
 snapshots of the clients whose turns it did; they may be lost, because every snapshot also
@@ -8,13 +8,16 @@ goes back with its turn, and comes again with an order whose base is not here.
 from __future__ import annotations
 
 import hashlib
+import itertools
+import os
+import queue
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -22,11 +25,10 @@ from common import VERSION
 from common.disk.atomic import write_atomic
 from common.disk.lock import FolderLock
 from common.errors import FedbedError
+from common.worker.forking import make_source
 from common.worker.orders import EpochDone, JobDone, JobError, JobOrder, Prepare, Prepared
+from common.worker.pool import ProcessPool
 from common.worker.snapshot_store import SnapshotStore
-
-if TYPE_CHECKING:
-    from common.worker.executor import Executor
 
 KEPT_RUNS = 2  # that a worker is ready for at once
 Report: TypeAlias = EpochDone | JobDone | JobError
@@ -66,8 +68,7 @@ def unchanged(data: bytes) -> bytes:
 
 def ready(setup: bytes) -> bytes:
     """Get this worker ready for a run."""
-    with _lock():
-        return msgspec.json.encode(_run_of(setup).prepared)
+    return msgspec.json.encode(_run_of(setup).prepared)
 
 
 def do_turns(
@@ -78,12 +79,10 @@ def do_turns(
     bases: Sequence[bytes],
 ) -> bytes:
     """Carry out orders one after another; `privates` and `bases` are their files, or empty."""
-    done = []
-    with _lock():
-        run = _run_of(setup)
-        wanted = msgspec.json.decode(orders, type=tuple[JobOrder, ...])
-        for order, private, base in zip(wanted, privates, bases, strict=True):
-            done.append(run.do(order, model, private, base))
+    run = _run_of(setup)
+    wanted = msgspec.json.decode(orders, type=tuple[JobOrder, ...])
+    files = zip(privates, bases, strict=True)
+    done = [run.do(order, model, *own) for order, own in zip(wanted, files, strict=True)]
     turns = tuple(turn for turn, _ in done)
     head = msgspec.json.encode(Turns(worker=_address(), turns=turns))
     return b"".join([head, b"\n", *(snapshot for _, snapshot in done)])
@@ -101,14 +100,20 @@ def unpacked(data: bytes) -> tuple[str, list[tuple[Turn, bytes]]]:
 
 
 class _Run:
-    """A run that this worker is ready for, or why it is not."""
+    """A run that this worker is ready for, or why it is not.
 
-    def __init__(self, setup: Setup, folder: Path, shards: Path) -> None:
-        from common.worker.executor import Executor  # imports torch, which takes seconds
+    Training has processes of its own, one for each thread of the worker: beside the engine's
+    threads it would be several times slower.
+    """
 
+    def __init__(self, setup: Setup, folder: Path, shards: Path, size: int) -> None:
         self.folder = folder
-        self._executor: Executor = Executor()
         self._store = SnapshotStore(folder, setup.prepare.run)
+        self._answers: dict[int, queue.SimpleQueue[Report]] = {}
+        self._prepared: queue.SimpleQueue[Prepared] = queue.SimpleQueue()
+        self._jobs = itertools.count()
+        self._source = make_source(os.environ, keep=True)
+        self._pool = ProcessPool(size, self._take, self._source)
         prepare = msgspec.structs.replace(
             setup.prepare,
             snapshots=str(folder),
@@ -119,27 +124,56 @@ class _Run:
                 f"{_listed(mine)} here, but {_listed(setup.versions)} where it was started"
             )
             self.prepared = Prepared(run=prepare.run, problem=problem)
-        else:
-            with FolderLock(Path(prepare.shards), "a worker", wait=True):
-                self.prepared = self._executor.prepare(prepare)
+            return
+        with FolderLock(Path(prepare.shards), "a worker", wait=True):
+            self._pool.prepare(prepare)
+            self.prepared = self._prepared.get()
+
+    def _take(self, report: Prepared | Report) -> None:
+        """From threads of the pool."""
+        if isinstance(report, Prepared):
+            self._prepared.put(report)
+        elif (answers := self._answers.get(report.job)) is not None:
+            answers.put(report)
+
+    def release(self) -> None:
+        """This worker has other things to do."""
+        self._pool.release()
+        self._source.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def do(
         self, order: JobOrder, model: bytes, private: bytes, base: bytes
     ) -> tuple[Turn, bytes]:
-        reports: list[Report] = []
+        """One turn, and the snapshot that it made."""
+        if self.prepared.problem:
+            return _failed(order, self.prepared.problem), b""
         try:
             local = self._placed(order, model, private, base)
         except FedbedError as error:
-            return Turn(reports=(JobError(job=order.job, problem=str(error)),)), b""
+            return _failed(order, str(error)), b""
         if local is None:
             return Turn(), b""
-        last = self._executor.run(local, reports.append)
-        if not isinstance(last, JobDone) or order.kind == "test":
-            return Turn(reports=(*reports, last)), b""
+        reports = tuple(self._reports(local))
+        if not isinstance(reports[-1], JobDone) or order.kind == "test":
+            return Turn(reports=reports), b""
         snapshot = self._store.path(order.client, order.round).read_bytes()
         kept = {order.round} if order.base is None else {order.round, order.base}
         self._store.prune(order.client, frozenset(kept))
-        return Turn(reports=(*reports, last), snapshot_bytes=len(snapshot)), snapshot
+        return Turn(reports=reports, snapshot_bytes=len(snapshot)), snapshot
+
+    def _reports(self, order: JobOrder) -> Iterator[Report]:
+        job = next(self._jobs)
+        answers = self._answers[job] = queue.SimpleQueue()
+        self._pool.start(msgspec.structs.replace(order, job=job))
+        try:
+            while True:
+                report = answers.get()
+                yield msgspec.structs.replace(report, job=order.job)
+                if not isinstance(report, EpochDone):
+                    return
+        finally:
+            del self._answers[job]
 
     def _placed(
         self, order: JobOrder, model: bytes, private: bytes, base: bytes
@@ -153,9 +187,10 @@ class _Run:
                 return None
         download = self.folder / f"download-{order.round}.safetensors"
         if not download.exists():
-            for old in self.folder.glob("download-*"):
-                old.unlink()
-            write_atomic(download, model, durable=False)
+            with _lock():
+                for old in self.folder.glob("download-*"):
+                    old.unlink(missing_ok=True)
+                write_atomic(download, model, durable=False)
         own = self.folder / f"to-{order.client}.safetensors"
         if private:
             write_atomic(own, private, durable=False)
@@ -164,9 +199,13 @@ class _Run:
         )
 
 
+def _failed(order: JobOrder, problem: str) -> Turn:
+    return Turn(reports=(JobError(job=order.job, problem=f"{_address()}: {problem}"),))
+
+
 @cache
 def _lock() -> threading.Lock:
-    """Turns in one process come one after another: torch has one generator."""
+    """Held while this worker gets ready for a run."""
     return threading.Lock()
 
 
@@ -177,22 +216,20 @@ def _runs() -> dict[str, _Run]:
 
 
 def _run_of(setup: bytes) -> _Run:
-    runs, name = _runs(), hashlib.blake2b(setup, digest_size=8).hexdigest()
-    run = runs.pop(name, None)
-    if run is None or run.prepared.problem:
-        while len(runs) >= KEPT_RUNS:
-            shutil.rmtree(runs.pop(next(iter(runs))).folder, ignore_errors=True)
-        scratch = _scratch()
-        known = msgspec.json.decode(setup, type=Setup)
-        run = _Run(known, scratch / f"fedbed-{name}", scratch.parent / "fedbed-shards")
-    runs[name] = run
-    return run
-
-
-def _scratch() -> Path:
     from distributed import get_worker
 
-    return Path(get_worker().local_directory)
+    with _lock():
+        runs, name = _runs(), hashlib.blake2b(setup, digest_size=8).hexdigest()
+        run = runs.pop(name, None)
+        if run is None or run.prepared.problem:
+            while len(runs) >= KEPT_RUNS:
+                runs.pop(next(iter(runs))).release()
+            scratch, size = Path(get_worker().local_directory), get_worker().state.nthreads
+            known = msgspec.json.decode(setup, type=Setup)
+            shards = scratch.parent / "fedbed-shards"
+            run = _Run(known, scratch / f"fedbed-{name}", shards, size)
+        runs[name] = run
+        return run
 
 
 def _address() -> str:

@@ -13,7 +13,7 @@ import click
 
 from common.access.address import Address, probe
 from common.disk.lock import FolderLock
-from common.errors import BrokerError
+from common.errors import BrokerError, UsageError
 from common.program.cli import Commands, log_options, set_up_logging, version_option
 from common.program.malloc import keep_buffers
 from common.program.systemd import notifier_from
@@ -24,7 +24,9 @@ from fl_client.cli.doctor import doctor
 from fl_client.cli.options import board_options, settings_from
 from fl_client.cli.replay import replay_agent
 from fl_client.daemon import Daemon
+from fl_client.doctor.findings import NO_THREADS
 from fl_client.hardware.capacity import has_room_for_torch
+from fl_client.hardware.threads import threads_problem
 from fl_client.identity import next_identity
 
 log = logging.getLogger(__name__)
@@ -70,6 +72,8 @@ def run(
     keep_buffers()
     settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them
     settings = replace(settings, record=record)
+    if (problem := threads_problem()) is not None:
+        raise UsageError(f"this system refuses to start a thread ({problem}); {NO_THREADS}")
     warm = not cold and has_room_for_torch()
     with (
         FolderLock(settings.state, f"the daemon of board {settings.board!r}"),
@@ -78,7 +82,7 @@ def run(
         link = PahoLink(settings.address)
         if warm and isinstance(source, ForkServer):
             source.warm_up()  # while we connect and wait for an experiment
-        pool = ProcessPool(settings.workers, link.post, source)
+        pool = ProcessPool(settings.workers, link.post, source, settings.memory)
         identity = next_identity(settings.state)
         daemon = Daemon(settings, identity, link, pool, notifier_from())
         for each in (signal.SIGINT, signal.SIGTERM):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
 from common.wire.paho_link import PahoLink
-from fl_client.cli.options import board_options, settings_from
-from fl_client.doctor.examine import examine
-from fl_client.doctor.findings import Finding, worst
+from fl_client.cli.options import board_options, host_name, settings_from, state_folder
+from fl_client.doctor.examine import examine, examine_machine
+from fl_client.doctor.findings import Finding, judge_enrolment, worst
+from fl_client.hardware.capacity import usual_workers
 
 MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("FAIL", "red")}
 
@@ -23,25 +26,38 @@ MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("FAIL"
 @click.option("--quick", is_flag=True,
               help="Leave out torch, which takes seconds: for health checks.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def doctor(experiment: Path | None, quick: bool, as_json: bool, **options: object) -> None:
+def doctor(experiment: Path | None, quick: bool, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - click has checked them
     """Check this board, and show what to do about anything that is wrong.
 
-    Takes the same options as 'fl-client run'; a running daemon is not disturbed. Exit code 1 if
+    Takes the same options as 'fl-client run'; a running daemon is not disturbed. Without
+    credentials and clients it checks the machine alone, and tells the next step. Exit code 1 if
     something is wrong that would keep this board from taking part.
 
     \b
-    Example: fl-client doctor --credentials pi-1.toml
+    Examples:
+      fl-client doctor
+      fl-client doctor --credentials pi-1.toml
     """
-    settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them
-    link = PahoLink(settings.address)
     findings = []
-    for finding in examine(settings, experiment, link, with_torch=not quick):
+    for finding in _findings(experiment, options, with_torch=not quick):
         findings.append(finding)
         if not as_json:
             _show(finding)
     if as_json:
         click.echo(msgspec.json.encode({"worst": worst(findings), "findings": findings}))
     sys.exit(worst(findings) == "failed")
+
+
+def _findings(
+    experiment: Path | None, options: dict[str, Any], *, with_torch: bool
+) -> Iterator[Finding]:
+    if options["credentials"] is None and options["clients"] is None:
+        state, workers = state_folder(**options), options["workers"] or usual_workers(1)
+        yield from examine_machine(state, workers, with_torch=with_torch)
+        yield judge_enrolment(options["board"] or host_name())
+        return
+    settings = settings_from(**options)
+    yield from examine(settings, experiment, PahoLink(settings.address), with_torch=with_torch)
 
 
 def _show(finding: Finding) -> None:

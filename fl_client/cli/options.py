@@ -13,9 +13,10 @@ import click
 
 from common.access.credentials import Credentials, board_of, clients_of, reach
 from common.ids import check_name
-from fl_client.hardware.capacity import usual_workers
+from fl_client.hardware.capacity import memory_for_each, usual_workers
 from fl_client.settings import Settings
 
+MEGABYTE = 1 << 20
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
@@ -38,6 +39,9 @@ _OPTIONS = (
                  help="Allow that the coordinator learns the sizes of the classes in it."),
     click.option("--code", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
                  help="Where this board has the users' own algorithms and models."),
+    click.option("--memory", type=click.IntRange(200), metavar="MB",
+                 help="Most memory of one training process.  [default: what is available, "
+                 "shared among them]"),
     click.option("--federation", help="First level of all topics.  [default: fl]"),
 )  # fmt: skip
 
@@ -60,19 +64,21 @@ def settings_from(
     data: Path | None,
     class_counts: bool,
     code: Path | None,
+    memory: int | None,
     federation: str | None,
 ) -> Settings:
     """The settings these options mean."""
     reached = reach(broker, credentials, federation, "board")
-    name = check_name(board_of(reached, board, credentials) or _host_name(), "--board")
+    name = check_name(board_of(reached, board, credentials) or host_name(), "--board")
     ids = clients_of(reached, clients, credentials)
     return Settings(
         address=reached.address,
         board=name,
         clients=ids,
-        state=(state or _default_state() / name).absolute(),
+        state=state_folder(state=state, board=name),
         federation=reached.federation,
-        workers=workers or usual_workers(len(ids)),
+        workers=(many := workers or usual_workers(len(ids))),
+        memory=memory * MEGABYTE if memory is not None else memory_for_each(many),
         data=_data(data, reached.credentials),
         class_counts=class_counts
         or (reached.credentials is not None and reached.credentials.class_counts),
@@ -86,10 +92,12 @@ def _data(given: Path | None, credentials: Credentials | None) -> Path | None:
     return None if given is None else given.expanduser().absolute()
 
 
-def _host_name() -> str:
+def host_name() -> str:
+    """What a board is called that was given no name."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", platform.node()) or "board"
 
 
-def _default_state() -> Path:
+def state_folder(*, state: Path | None, board: str | None, **_: object) -> Path:
+    """Where state is kept."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "fedbed"
+    return (state or Path(home) / "fedbed" / (board or host_name())).absolute()

@@ -23,11 +23,13 @@ from common.data.shard_file import read_shard, shard_path
 from common.data.shards import ShardSet
 from common.errors import DataError
 from common.experiment.file import load_experiment
+from common.install.torch_versions import TABLE, choose, dies_when, this_machine
 from common.program.child import python_module
 from common.wire.link import Link, Refused, Session, Up
 from common.wire.topics import TRAIN_END, Packet, board_subscriptions
 from fl_client.doctor.findings import (
     Finding,
+    KnownTorch,
     TorchTrial,
     judge_certificate,
     judge_clock,
@@ -35,9 +37,11 @@ from fl_client.doctor.findings import (
     judge_memory,
     judge_python,
     judge_shards,
+    judge_starting,
     judge_threads,
     judge_torch,
 )
+from fl_client.hardware.threads import threads_problem
 from fl_client.settings import Settings
 
 TORCH_SECONDS = 300.0  # an import of torch takes a minute on a slow board with a slow card
@@ -49,15 +53,28 @@ def examine(
     settings: Settings, experiment: Path | None, link: Link, *, with_torch: bool = True
 ) -> Iterator[Finding]:
     """Every check, one after another, as the answers come; `link` is not open yet."""
-    yield judge_python(sys.version_info[:2], platform.python_implementation())
-    if with_torch:
-        yield judge_torch(try_torch())
-    yield judge_threads(len(os.sched_getaffinity(0)), settings.workers)
-    yield _memory(settings.workers)
-    yield _disk(settings.state)
-    yield _clock()
+    yield from examine_machine(settings.state, settings.workers, with_torch=with_torch)
     yield from _broker(settings, link)
     yield from _data(settings, experiment)
+
+
+def examine_machine(state: Path, workers: int, *, with_torch: bool) -> Iterator[Finding]:
+    """What can be checked before the board is enrolled."""
+    yield judge_python(sys.version_info[:2], platform.python_implementation())
+    yield judge_starting(threads_problem())
+    if with_torch:
+        trial = try_torch()
+        yield judge_torch(trial, _known_torch(trial.version))
+    yield judge_threads(len(os.sched_getaffinity(0)), workers)
+    yield _memory(workers)
+    yield _disk(state)
+    yield _clock()
+
+
+def _known_torch(version: str) -> KnownTorch:
+    table, machine = TABLE.read_text(encoding="utf-8"), this_machine()
+    chosen = (choose(table, machine) or {}).get("torch", KnownTorch().chosen)
+    return KnownTorch(chosen, dies_when(table, machine, version) or "")
 
 
 def try_torch(command: Sequence[str] = ()) -> TorchTrial:
@@ -132,7 +149,8 @@ def _broker(settings: Settings, link: Link) -> Iterator[Finding]:
         yield certificate
         if certificate.level == "failed":
             return
-    yield from _account(settings, link)
+    if threads_problem() is None:  # the connection needs one
+        yield from _account(settings, link)
 
 
 def _certificate(address: Address, ca: str) -> Finding:

@@ -1,6 +1,6 @@
 """What `fl-client doctor` makes of what it saw: pure judgements, each with what to do.
 
-Looking is in `doctor.py`; nothing here touches the world.
+Looking is in `examine.py`; nothing here touches the world.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ Level = Literal["ok", "warning", "failed"]
 
 OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 1)
-TORCH_FOR_OLD_CPUS = "2.3.1"
 MEMORY_PER_WORKER_MB = 400  # torch, a small network and one client's shard
 LEAST_DISK_MB, GOOD_DISK_MB = 200, 1000
 EXPIRES_SOON_DAYS = 30
@@ -38,6 +37,19 @@ def judge_python(version: tuple[int, int], implementation: str) -> Finding:
     return Finding("python", "ok", found)
 
 
+NO_THREADS = (
+    "in a container: Docker before 20.10.10 refuses the system call clone3; update it, or take "
+    "a base image with Debian 11. Else: see the limit of processes (ulimit -u)"
+)
+
+
+class KnownTorch(msgspec.Struct, frozen=True):
+    """What torch_versions.txt says about this machine."""
+
+    chosen: str = "of constraints.txt"
+    dies: str = ""  # when the installed one was seen to die on such a CPU
+
+
 class TorchTrial(msgspec.Struct, frozen=True):
     """What the child process with torch came to: its last step, and how it ended."""
 
@@ -48,28 +60,44 @@ class TorchTrial(msgspec.Struct, frozen=True):
     last_words: str = ""
 
 
-def judge_torch(trial: TorchTrial) -> Finding:
+def judge_torch(trial: TorchTrial, known: KnownTorch) -> Finding:
     """Whether torch can train here."""
     name = f"torch {trial.version}" if trial.version else "torch"
+    advice = f"run install.sh again, or install torch {known.chosen}"
     if trial.code == -4:
         found = f"{name} dies with an illegal instruction at the first {trial.step}"
-        advice = (
-            "this torch build needs a newer CPU than this board has; "
-            f"install torch {TORCH_FOR_OLD_CPUS}"
-        )
-        return Finding("torch", "failed", found, advice)
+        reason = "this torch build needs a newer CPU than this board has"
+        return Finding("torch", "failed", found, f"{reason}; {advice}")
     if trial.code == -9:
         found = f"{name} was killed at its {trial.step}"
         return Finding("torch", "failed", found, "probably for want of memory: free some")
     if trial.code != 0:
         found = f"{name} fails at its {trial.step}: {trial.last_words or trial.code}"
-        return Finding("torch", "failed", found, "install the version of constraints.txt")
+        return Finding("torch", "failed", found, advice)
     parts = tuple(int(part) for part in trial.version.split(".")[:2] if part.isdecimal())
     if parts < OLDEST_TORCH:
-        advice = f"install torch {TORCH_FOR_OLD_CPUS} or later"
         return Finding("torch", "failed", f"{name} is too old", advice)
+    if known.dies:
+        found = f"{name} works now, but was seen to die on such CPUs ({known.dies})"
+        return Finding("torch", "warning", found, advice)
     done = f"{name}: matmul, convolution, one training step in {trial.seconds:.1f} s"
     return Finding("torch", "ok", done)
+
+
+def judge_starting(problem: str | None) -> Finding:
+    """Whether this process may start threads."""
+    if problem is None:
+        return Finding("system", "ok", "starts threads")
+    return Finding("system", "failed", f"refuses to start a thread: {problem}", NO_THREADS)
+
+
+def judge_enrolment(board: str) -> Finding:
+    """A board that has no credentials yet: the next step."""
+    advice = (
+        f"on the broker's machine: fl-broker enroll {board} --clients 0-2 -o {board}.toml; "
+        "it prints what to type here"
+    )
+    return Finding("enrolled", "warning", "not yet", advice)
 
 
 def judge_threads(processors: int, workers: int) -> Finding:

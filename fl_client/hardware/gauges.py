@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from common.program.arithmetic import arithmetic
 from common.wire.messages import ClientMetrics, Info, Telemetry
 from fl_client.agent.state import Job
 from fl_client.hardware.energy import EnergyMeter
@@ -24,6 +25,7 @@ class Gauges:
         self.telemetry: Telemetry | None = None
         self._sensors = sensors if sensors is not None else Sensors(disk)
         self._meter = EnergyMeter()
+        self._arithmetic = arithmetic()
         self._closed = threading.Event()
 
     def start(self) -> None:
@@ -40,7 +42,8 @@ class Gauges:
         """News of a client, with how the board is."""
         if isinstance(message, ClientMetrics):
             return message
-        return msgspec.structs.replace(message, telemetry=self.telemetry)
+        by = self._arithmetic if message.state == "trained" else ""
+        return msgspec.structs.replace(message, telemetry=self.telemetry, arithmetic=by)
 
     def tick(self, jobs: Mapping[int, Job]) -> None:
         """Time has passed, or which jobs run is about to change."""

@@ -20,23 +20,27 @@ from msgspec import UNSET, UnsetType
 
 from common.arrays import Array, digest, from_under, under
 from common.config import Experiment
+from common.data.datasets import Windows, dataset_info, load_dataset
 from common.data.samples import Samples
-from common.data.shards import ShardSet
+from common.data.shards import ShardSet, assignment_of
+from common.data.windows import Indices, Spans, held_back
 from common.disk.atomic import write_atomic
 from common.errors import StoreError
 from common.experiment.file import write_text
 from common.rng import generator
 from fl_server.central.learner import Learner, rate_of
-from fl_server.run.first_model import starting_model
 from fl_server.run.journal import Journal, read_records
-from fl_server.run.model_file import NAME, read_model, write_model
+from fl_server.run.model.file import NAME, read_model, write_model
+from fl_server.run.model.first import starting_model
 
 
 class EpochLine(msgspec.Struct, frozen=True):
     """A line of metrics.jsonl; `validation` only if samples were held back for it."""
 
     epoch: int
+    learning_rate: float
     train_loss: float
+    test_loss: float
     accuracy: float
     validation: float | UnsetType = UNSET
 
@@ -52,15 +56,34 @@ class PooledData:
 
 def pool_of(experiment: Experiment, shards: Path) -> PooledData:
     """The union of the clients' training sets, and of their test sets."""
-    seed, clients = experiment.experiment.seed, range(experiment.data.clients)
+    clients = range(experiment.data.clients)
     made = ShardSet(shards, experiment).ensure(clients)
     loaded = [made.load(client_id) for client_id in clients]
     train = _joined([shard.train for shard in loaded])
     test = _joined([shard.test for shard in loaded])
-    order = generator(seed, "central-validation").permutation(len(train))
-    kept = len(train) - round(experiment.central.validation * len(train))
-    held = train.take(order[kept:]) if kept < len(train) else None
-    return PooledData(train.take(order[:kept]), held, test)
+    kept, held = _validation(experiment, len(train))
+    return PooledData(train.take(kept), train.take(held) if len(held) else None, test)
+
+
+def _validation(experiment: Experiment, size: int) -> tuple[Indices, Indices]:
+    """Which of all training samples train, and which are held back, by their places."""
+    share, seed = experiment.central.validation, experiment.experiment.seed
+    order = generator(seed, "central-validation").permutation(size)
+    if share and len(dataset_info(experiment.data.dataset).shape) == 1:
+        return _apart(experiment, 1 - share)
+    kept = size - round(share * size)
+    return order[:kept], order[kept:]
+
+
+def _apart(experiment: Experiment, ratio: float) -> tuple[Indices, Indices]:
+    """The same for windows of a text: no answer held back is in a window that trains."""
+    dataset = load_dataset(experiment.data.dataset)
+    text = dataset.inputs[0]
+    assert isinstance(text, Windows)
+    assert dataset.natural is not None
+    spans = Spans(text.starts, text.width)
+    parts = assignment_of(experiment.data, dataset, experiment.experiment.seed).train
+    return held_back(np.concatenate(parts), dataset.natural, ratio, spans)
 
 
 def _joined(samples: list[Samples]) -> Samples:
@@ -106,7 +129,8 @@ class Central:
             rate = rate_of(self._experiment, epoch)
             loss = learner.epoch(pool.train, epoch, rate, augment=central.augment)
             held = UNSET if pool.held is None else learner.accuracy(pool.held)
-            line = EpochLine(epoch, loss, learner.accuracy(pool.test), held)
+            tested = learner.loss(pool.test), learner.accuracy(pool.test)
+            line = EpochLine(epoch, rate, loss, *tested, held)
             best = self._keep(learner, line, best)
             if epoch not in known:
                 journal.append(msgspec.to_builtins(line), sync=True)

@@ -14,12 +14,13 @@ from common.data.augmentation.image_ops import shifted
 from common.data.samples import Images, Samples
 from common.experiment.resolve import network_of
 from common.learning.device import use_one_thread
-from common.learning.evaluation import count_correct
+from common.learning.evaluation import count_correct, mean_loss
 from common.learning.net import TorchNet
 from common.learning.networks import extract, load
 from common.learning.training import Plan, train
 from common.rng import generator
 
+LAST_RATE = 0.01  # of the first rate is what an exponential schedule comes down to
 CROP = 4  # pixels a crop may be away from the middle
 
 
@@ -48,6 +49,10 @@ class Learner:
         """The share of correct answers."""
         return count_correct(TorchNet(self._network), samples) / len(samples)
 
+    def loss(self, samples: Samples) -> float:
+        """The mean loss."""
+        return mean_loss(TorchNet(self._network), samples)
+
     def model(self) -> dict[str, Array]:
         """The model as it is now."""
         return extract(self._network)
@@ -56,9 +61,18 @@ class Learner:
 def rate_of(experiment: Experiment, epoch: int) -> float:
     """The learning rate of an epoch, counted from 1."""
     full, central = experiment.training.learning_rate, experiment.central
-    if central.schedule == "constant":
-        return full
-    return full * (1 + math.cos(math.pi * (epoch - 1) / central.epochs)) / 2
+    done = (epoch - 1) / central.epochs
+    match central.schedule:
+        case "constant":
+            return full
+        case "cosine":
+            return full * (1 + math.cos(math.pi * done)) / 2
+        case "linear":
+            return full * (1 - done)
+        case "step":
+            return full * (1.0 if done < 0.5 else 0.1 if done < 0.75 else 0.01)
+        case "exponential":
+            return full * math.pow(LAST_RATE, done)
 
 
 def _augmented(samples: Samples, rng: np.random.Generator) -> Samples:

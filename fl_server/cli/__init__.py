@@ -29,6 +29,7 @@ from fl_server.cli.options import (
 )
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
+from fl_server.cli.reproduce import reproduce
 from fl_server.cli.runs import diff, list_runs
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
@@ -44,7 +45,7 @@ from fl_server.watch.web.server import read_page_address
     cls=Commands,
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
-        *(sweep, watch, status, replay_run),
+        *(sweep, reproduce, watch, status, replay_run),
     ],
 )
 @version_option()

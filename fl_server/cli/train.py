@@ -8,12 +8,14 @@ from pathlib import Path
 import click
 
 from common.algorithms import choices, find_builder, known_builders, options_of
+from common.config import Experiment
 from common.disk.lock import FolderLock
 from common.errors import UsageError
 from common.experiment.file import load_experiment
 from common.ids import check_name
 from fl_server.cli.options import experiment_file, overrides_option, run_option
-from fl_server.run.first_model import check_start
+from fl_server.run.model.first import check_start
+from fl_server.sweeps.grid import plan, read_lists
 
 
 @click.command()
@@ -25,17 +27,31 @@ from fl_server.run.first_model import check_start
 def central(file: Path, overrides: tuple[str, ...], name: str | None, runs: Path) -> None:
     """Train one model on all clients' samples together: what federation is measured against.
 
+    A file with a [sweep] section has several trainings, which are done one after another.
+
     \b
     Example: fl-server central examples/demo.toml --set central.epochs=30
     """
-    experiment = load_experiment(file, overrides)
+    if not read_lists(file):
+        experiment = load_experiment(file, overrides)
+        _train(experiment, name or f"{experiment.experiment.name}-central", runs)
+        return
+    if name is not None:
+        raise UsageError(f"{file} has a [sweep] section; its trainings have names of their own")
+    for planned in plan([file], (), overrides):
+        click.echo(f"{planned.name}:")
+        _train(planned.experiment, f"{planned.name}-central", runs)
+
+
+def _train(experiment: Experiment, name: str, runs: Path) -> None:
+    """One training; one that was interrupted goes on, a finished one is only reported."""
     if experiment.data.partition == "local":
         raise UsageError(
             "data.partition is 'local': nobody has the samples of all clients together, so "
             "there is no centralized training"
         )
     check_start(experiment)
-    wanted = check_name(name or f"{experiment.experiment.name}-central", "--run")
+    wanted = check_name(name, "--run")
     from fl_server.central.baseline import Central, EpochLine  # imports torch
 
     total = experiment.central.epochs
@@ -45,8 +61,8 @@ def central(file: Path, overrides: tuple[str, ...], name: str | None, runs: Path
             f", validation {line.validation:.1%}" if isinstance(line.validation, float) else ""
         )
         click.echo(
-            f"epoch {line.epoch}/{total}: loss {line.train_loss:.3f}, "
-            f"accuracy {line.accuracy:.2%}{held}"
+            f"epoch {line.epoch}/{total}: loss {line.train_loss:.3f}, test loss "
+            f"{line.test_loss:.3f}, accuracy {line.accuracy:.2%}{held}"
         )
 
     with FolderLock(runs / wanted, f"the training {wanted!r}"):

@@ -135,6 +135,8 @@ class Conductor:
         if info.client not in tally.trained:
             seconds = round(info.seconds or 0.0, 3)
             tally.trained[info.client] = seconds
+            if text := self.aggregator.note_arithmetic(info):
+                self.report(facts.Arithmetic(text, info.board, info.client))
             self.report(
                 facts.Trained(
                     board=info.board,

@@ -32,7 +32,7 @@ from fl_server.coordinator.local_clients import (
 if TYPE_CHECKING:
     from distributed import Future
 
-AT_ONCE = 2  # tasks of a worker: one it does, one that is already there
+AHEAD = 1  # tasks that a worker has besides those it does
 MOST_TESTS = 50  # in one task; tests take milliseconds
 
 
@@ -103,10 +103,10 @@ class DaskClients:
     def _hand_out(self, waiting: _Waiting, models: dict[str, Future[bytes]]) -> None:
         workers = self._cluster.workers()
         busy = [worker for worker, _ in self._running.values()]
-        most = max(1, min(MOST_TESTS, len(waiting) // (4 * max(1, len(workers)))))
-        for turn in range(AT_ONCE):
-            for worker in workers:
-                if waiting and busy.count(worker) <= turn:
+        most = max(1, min(MOST_TESTS, len(waiting) // (4 * max(1, sum(workers.values())))))
+        for tasks in range(max(workers.values(), default=0) + AHEAD):
+            for worker, threads in workers.items():
+                if waiting and busy.count(worker) <= tasks < threads + AHEAD:
                     given = waiting.take(worker, self._homes, set(workers), most)
                     self._start(worker, given, models[given[0].download])
 
@@ -169,13 +169,16 @@ class _Waiting:
         nowhere, else of another worker's."""
         orders = self._trainings or self._tests
         most = 1 if self._trainings else most_tests
-        for fits in (
-            lambda order: homes.get(order.client) == worker,
-            lambda order: homes.get(order.client) not in there,
-            lambda _order: True,
-        ):
-            if chosen := [order for order in orders if fits(order)][:most]:
-                taken = {id(order) for order in chosen}
-                orders[:] = [order for order in orders if id(order) not in taken]
-                return tuple(chosen)
-        raise AssertionError("nobody takes from nothing")
+        ranks = [_distance(homes.get(order.client), worker, there) for order in orders]
+        least = min(ranks)
+        near = [at for at, rank in enumerate(ranks) if rank == least][:most]
+        chosen = tuple(orders[at] for at in near)
+        for at in reversed(near):
+            del orders[at]
+        return chosen
+
+
+def _distance(home: str | None, worker: str, there: set[str]) -> int:
+    if home == worker:
+        return 0
+    return 2 if home in there else 1

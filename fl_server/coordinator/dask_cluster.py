@@ -6,9 +6,10 @@ import logging
 import queue
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from common.errors import FedbedError, UsageError
 from common.worker.children import TUNING
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10.0
 FIRST_WORKER_SECONDS = 60.0
 LOOK_SECONDS = 2.0  # how often to look which workers there are while nothing happens
+
+SETTINGS = {
+    "distributed.admin.large-graph-warning-threshold": "10GB",  # a model is no mistake
+    "distributed.worker.profile.enabled": False,  # it looks at every thread all the time
+}
 
 log = logging.getLogger(__name__)
 
@@ -33,16 +39,22 @@ class Cluster:
         self.local = local
         self._done: queue.SimpleQueue[Future[bytes]] = queue.SimpleQueue()
         self._lonely = False
+        self._workers: dict[str, int] = {}
+        self._looked = float("-inf")
 
-    def workers(self) -> list[str]:
-        """The addresses of the workers that are there."""
-        found = [str(worker) for worker in self._client.scheduler_info()["workers"]]
+    def workers(self) -> dict[str, int]:
+        """The workers that are there, as of some seconds ago, with their threads."""
+        if time.monotonic() < self._looked + LOOK_SECONDS:
+            return self._workers
+        found: dict[str, Any] = self._client.scheduler_info()["workers"]
+        self._workers = {address: one["nthreads"] for address, one in found.items()}
+        self._looked = time.monotonic()
         if bool(found) == self._lonely:
             self._lonely = not found
             log.warning(
                 "%s has %s", self.name, "no workers; waiting" if not found else "workers"
             )
-        return found
+        return self._workers
 
     def keep(self, data: bytes) -> Future[bytes]:
         """Bytes that many tasks need; each worker gets them once."""
@@ -107,9 +119,7 @@ def cluster_at(text: str) -> Iterator[Cluster]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it writes on the screen
     with ExitStack() as stack:
         address = text
-        stack.enter_context(
-            dask.config.set({"distributed.admin.large-graph-warning-threshold": "10GB"})
-        )
+        stack.enter_context(dask.config.set(SETTINGS))
         if own is not None:
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fedbed-"))
             address = stack.enter_context(
@@ -138,22 +148,15 @@ def cluster_at(text: str) -> Iterator[Cluster]:
                 "start one with: dask scheduler"
             ) from error
         stack.callback(client.close)
-        _check_workers(client, text)
+        _await_workers(client, text)
         yield Cluster(client, f"the Dask cluster at {text}", local=own is not None)
 
 
-def _check_workers(client: Client, text: str) -> None:
+def _await_workers(client: Client, text: str) -> None:
     try:
         client.wait_for_workers(1, timeout=FIRST_WORKER_SECONDS)
     except TimeoutError as error:
         raise FedbedError(
             f"no worker came to the Dask scheduler at {text} within "
-            f"{FIRST_WORKER_SECONDS:.0f} s; start one: dask worker {text} --nthreads 1"
+            f"{FIRST_WORKER_SECONDS:.0f} s; start one: dask worker {text}"
         ) from error
-    for address, worker in client.scheduler_info()["workers"].items():
-        if worker["nthreads"] > 1:
-            raise UsageError(
-                f"Dask worker {address} has {worker['nthreads']} threads in one process, of "
-                f"which one could train; start it with: dask worker {text} --nthreads 1 "
-                f"--nworkers {worker['nthreads']}"
-            )

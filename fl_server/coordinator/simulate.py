@@ -13,6 +13,7 @@ from common import VERSION
 from common.disk.atomic import write_atomic
 from common.errors import ProtocolError
 from common.experiment.resolve import algorithm_of
+from common.program.arithmetic import arithmetic
 from common.wire.messages import PROTOCOL, Connected, Info
 from common.worker.orders import EpochDone, JobDone, JobOrder, Prepare
 from common.worker.snapshot_choice import base_snapshot, snapshots_to_keep
@@ -51,6 +52,7 @@ class Simulation:
         self._store = store
         self._experiment = store.experiment()
         self._clients = clients
+        self._arithmetic = arithmetic()
         self._shards = shards
         self._aggregator = Aggregator(store, self._experiment)
         self._snapshots = SnapshotStore(store.folder / "clients", store.run)
@@ -176,6 +178,7 @@ class Simulation:
         else:
             info = self._info(order, "trained")
             info = msgspec.structs.replace(info, seconds=report.seconds, samples=report.samples)
+            info = msgspec.structs.replace(info, arithmetic=self._arithmetic)
             self._conductor.note_trained(info)
             self._take_update(order.client, order.round)
 

@@ -29,7 +29,7 @@ def check_picture(path: Path) -> None:
 
 def write_picture(path: Path, title: str, counts: Counts, colours: tuple[str, ...]) -> None:
     """A horizontal bar for each row (a client), stacked of its columns (classes)."""
-    figure = _figure()
+    figure = new_figure()
     axes = figure.add_subplot()
     clients = np.arange(len(counts))
     starts = np.zeros(len(counts))
@@ -56,7 +56,8 @@ def write_picture(path: Path, title: str, counts: Counts, colours: tuple[str, ..
         figure.savefig(path, dpi=DOTS, metadata=about)
 
 
-def _figure() -> Figure:
+def new_figure() -> Figure:
+    """An empty figure; an error that says what to install if there is no matplotlib."""
     try:
         from matplotlib.figure import Figure  # slow, and only pictures need it
     except ImportError as error:

@@ -12,13 +12,15 @@ from common.config import Experiment
 from common.disk.atomic import disk_errors, write_atomic
 from common.errors import FedbedError
 from fl_server.data.distribution import distribution_of
-from fl_server.reports import compare, tables
+from fl_server.reports import compare, curves, personal, tables
+from fl_server.reports.computed import computed_table
 from fl_server.reports.differences import differences_table
 from fl_server.reports.groups import Group, differences, settings_of
 from fl_server.reports.output.escape import for_html
 from fl_server.reports.output.html_page import Headline, Section, figure, make_page
 from fl_server.reports.output.plots import Counts, check_matplotlib, plots_of, save
 from fl_server.reports.output.render import FORMATS, show, to_html
+from fl_server.reports.output.setting_plots import setting_plots
 from fl_server.reports.reference import Reference
 from fl_server.reports.tables import Cell, Column, Table
 from fl_server.run.summary import GLOBAL
@@ -31,26 +33,33 @@ def tables_of(groups: Sequence[Group], reference: Reference | None) -> list[Tabl
         tables.results(groups),
         differences_table(groups),
         compare.comparison(groups, reference) if reference else None,
-        tables.personal(groups),
+        personal.personal(groups),
         tables.rounds_to(groups, "global"),
         tables.rounds_to(groups, "personal"),
+        personal.rounds_to_own(groups),
+        curves.curve_table(groups),
         tables.costs(groups),
         tables.bytes_to(groups),
         tables.boards(groups),
         tables.survived(groups),
+        computed_table(groups),
         tables.runs_table(groups),
     ]
     return [table for table in found if table is not None]
 
 
 def write_report(
-    folder: Path, groups: Sequence[Group], reference: Reference | None, when: str
+    folder: Path,
+    groups: Sequence[Group],
+    reference: Reference | None,
+    when: str,
+    first: Sequence[Table] = (),
 ) -> Path:
-    """Write everything into a folder; returns the page."""
+    """Write everything into a folder, these tables first; returns the page."""
     check_matplotlib()
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    found = {table.key: table for table in tables_of(groups, reference)}
+    found = {table.key: table for table in (*first, *tables_of(groups, reference))}
     counts, why_not = class_counts(groups[0].runs[0].experiment)
     if counts is not None:
         found["classes"] = _counts_table(counts)
@@ -58,7 +67,8 @@ def write_report(
         for ending, write in FORMATS.items():
             write_atomic(folder / f"{table.key}.{ending}", write(table).encode())
     with disk_errors(folder):
-        drawn = {p.key: figure(save(p, folder), p.caption) for p in plots_of(groups, counts)}
+        plots = [*plots_of(groups, counts), *setting_plots(groups)]
+        drawn = {plot.key: figure(save(plot, folder), plot.caption) for plot in plots}
     page = make_page(
         _title(groups),
         f"{len(groups)} settings, {sum(len(g.runs) for g in groups)} runs",
@@ -115,10 +125,21 @@ def _facts(groups: Sequence[Group]) -> list[Headline]:
 def _sections(
     found: dict[str, Table], drawn: dict[str, str], groups: Sequence[Group], why_not: str
 ) -> list[Section]:
-    places = {"accuracy": "results", "traffic": "costs", "boards": "boards"}
-    before = {table: drawn[plot] for plot, table in places.items() if plot in drawn}
+    places = {
+        "accuracy": "results",
+        "overall": "results",
+        "heat-map": "curves",
+        "below": "personal",
+        "traffic": "costs",
+        "boards": "boards",
+        "chances": "runs",
+    }
+    before = dict.fromkeys(found, "")
+    for plot, table in places.items():
+        if table in found:
+            before[table] += drawn.get(plot, "")
     sections = [
-        Section(key, table.title, before.get(key, "") + to_html(table))
+        Section(key, table.title, before[key] + to_html(table))
         for key, table in found.items()
         if key != "classes"
     ]

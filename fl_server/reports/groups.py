@@ -12,7 +12,7 @@ import msgspec
 
 from common.config import Experiment
 from fl_server.reports.run_data import RunData
-from fl_server.run.summary import personal_metric, values
+from fl_server.run.summary import figure, personal_metric, values
 
 Which: TypeAlias = Literal["best", "last", "mean_last"]
 Settings: TypeAlias = Mapping[str, object]  # "section.key" -> value
@@ -57,7 +57,7 @@ class Group:
         """The best, last or recent value of a metric, over the runs."""
 
         def measure(run: RunData) -> float | None:
-            found = run.summary.figures.get(metric)
+            found = run.summary.figures.get(metric) or figure(run.lines, metric)
             return None if found is None else float(getattr(found, which))
 
         return self.spread(measure)

@@ -11,7 +11,7 @@ from common.errors import FedbedError
 from common.experiment.file import load_experiment
 from fl_server.reports.runs import read_metrics, read_record
 from fl_server.run.journal import read_records
-from fl_server.run.model_file import NAME, read_model
+from fl_server.run.model.file import NAME, read_model
 from fl_server.run.summary import GLOBAL, figure
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from common.errors import ConfigError
 from fl_server.run.summary import METRICS
+from fl_server.watch.facts.derived import DERIVED
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +36,7 @@ def parse_reference(table: dict[str, Any]) -> Reference:
     except msgspec.ValidationError as error:
         raise ConfigError(str(error)) from error
     for name, metric in found.columns.items():
-        _check(f"columns.{name}", metric, METRICS)
+        _check(f"columns.{name}", metric, (*METRICS, *DERIVED))
     for row, numbers in found.rows.items():
         for name in numbers:
             _check(f"rows.{row}", name, found.columns)

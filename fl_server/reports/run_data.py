@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from common.config import Experiment
 from fl_server.run.summary import Summary
@@ -20,6 +21,7 @@ class RunData:
     lines: tuple[MetricsLine, ...]
     events: tuple[Fact, ...]
     summary: Summary
+    computed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by which arithmetic
 
     @property
     def seed(self) -> int:

@@ -37,6 +37,7 @@ def read_run(folder: Path, thresholds: Sequence[float] | None = None) -> RunData
         lines=lines,
         events=read_events(folder / "events.jsonl"),
         summary=summary,
+        computed=_computed(record),
     )
 
 
@@ -82,6 +83,13 @@ def _find(name: str, runs: Path) -> Path:
         if has_run(folder.parent, folder.name):
             return folder
     raise UsageError(f"no run {name!r}, neither as a folder nor in {runs}")
+
+
+def _computed(record: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    try:
+        return msgspec.convert(record.get("computed", {}), dict[str, tuple[int, ...]])
+    except msgspec.ValidationError:
+        return {}  # a report does not fail for that
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -91,35 +91,6 @@ def _overall(run: RunData) -> float | None:
     return run.summary.overall.value if run.summary.overall else None
 
 
-_MORE: tuple[tuple[str, str, Unit], ...] = (
-    ("accuracy_l1", "L1 pooled", "percent"),
-    ("accuracy_l2", "L2 pooled", "percent"),
-    ("mean_l1", "L1 Acc(L)", "percent"),
-    ("mean_l2", "L2 Acc(L)", "percent"),
-    ("union_l1", "L1 Acc(G)", "percent"),
-    ("union_l2", "L2 Acc(G)", "percent"),
-    ("rho_l1", "L1 rho", "count"),
-    ("rho_l2", "L2 rho", "count"),
-)
-
-
-def personal(groups: Sequence[Group]) -> Table:
-    """Everything that is known about personal models, best of run."""
-    known = [more for more in _MORE if any(g.figure(more[0], "best") for g in groups)]
-    columns = (Column("run"), *(Column(name, unit) for _, name, unit in known))
-    rows = tuple(
-        (group.label, *(group.figure(metric, "best") for metric, _, _ in known))
-        for group in groups
-    )
-    note = (
-        "Best of run. L1 is before the client's own training of the round, L2 after it. "
-        "Pooled: correct answers over samples of all clients. Acc(L): plain mean over clients, "
-        "on their own samples. Acc(G): the same on samples of all clients. rho: number of "
-        "clients above epsilon."
-    )
-    return Table("personal", "Personal models", columns, rows, note)
-
-
 def rounds_to(groups: Sequence[Group], which: Literal["global", "personal"]) -> Table | None:
     """After how many rounds an accuracy was reached for the first time."""
     return _to_reach(

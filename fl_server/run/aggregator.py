@@ -32,9 +32,10 @@ from common.wire.tensors import (
 )
 from fl_server.rounds.state import Close, Open
 from fl_server.run.checks import Checks
-from fl_server.run.first_model import starting_model
+from fl_server.run.computed import Computed
 from fl_server.run.local_data import LocalData
-from fl_server.run.model_file import NAME, write_model
+from fl_server.run.model.file import NAME, write_model
+from fl_server.run.model.first import starting_model
 from fl_server.run.records import Records, TestedRound
 from fl_server.run.round_updates import RoundUpdates
 from fl_server.run.server_half import ServerHalf
@@ -85,6 +86,7 @@ class Aggregator:
         self._base: tuple[int, Arrays] | None = None
         self.records = Records(store.folder)
         self._local = LocalData(store.folder, experiment.data)
+        self._computed = Computed(store.computed)
         self._state, self._meta = self._load()
         expected = self._half.expects(server_of(experiment), self._broadcast)
         self.checks = Checks(
@@ -206,6 +208,16 @@ class Aggregator:
         if info.joules is not None and info.round == self._meta.round + 1:
             self.tally.spend(info.client, info.joules)
 
+    def note_arithmetic(self, info: Info) -> str:
+        """Take note of what has trained a client; a warning if that was another before."""
+        if not self._computed.note(info.client, info.arithmetic):
+            return ""
+        new = info.arithmetic not in self.store.computed
+        warning = self._computed.warning(info.client)
+        if new or warning:  # the others are written with their round
+            self.store.note_computed(self._computed.table())
+        return warning
+
     def _check_job(self, round_number: int, client: int, blob: bytes) -> None:
         try:
             job = decode_meta(blob, Job)
@@ -223,6 +235,7 @@ class Aggregator:
             self._aggregate(close, seconds, tested)
         self.records.append(tested)
         self._recent.clear()
+        self.store.note_computed(self._computed.table())
         self.store.close_round(close.round_number)
         return ClosedRound(
             close.round_number,

@@ -8,7 +8,7 @@ from common.config import Experiment
 from common.errors import UsageError
 from common.ids import check_name
 from common.plugins import code_folder
-from fl_server.run.first_model import check_start
+from fl_server.run.model.first import check_start
 from fl_server.run.store import RunStore, create_run, free_name, has_run
 
 

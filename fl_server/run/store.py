@@ -31,24 +31,12 @@ from common.wire.messages import Ids, Natural, Text, Wire
 from common.wire.tensors import OWN_HEADER, decode_tensors, encode_tensors
 from fl_server.rounds.state import Open
 from fl_server.run.records import TestedRound
+from fl_server.run.run_record import FORMAT, RunRecord, read_record
 from fl_server.watch.facts.lines import TrainingLine
 
-FORMAT = 2
 KEEP_CHECKPOINTS = 3
 
 log = logging.getLogger(__name__)
-
-
-class RunRecord(Wire, frozen=True, kw_only=True):
-    """Who a run is; `id` is its name on the wire, unique even if the folder is made anew."""
-
-    format: int
-    id: Text
-    name: Text
-    incarnation: Natural
-    finished: bool
-    code: str = ""  # the folder of users' code; its files and their digests
-    digests: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
 
 
 @decodable
@@ -78,7 +66,7 @@ class RunStore:
     def __init__(self, folder: Path, experiment: Experiment | None = None) -> None:
         self.folder = folder
         self._experiment = experiment
-        self._record = _read_record(folder)
+        self._record = read_record(folder)
         with disk_errors(folder):
             remove_leftovers(folder)
 
@@ -118,6 +106,16 @@ class RunStore:
         """Count this coordinator among those that worked on the run."""
         self._update_record(incarnation=self._record.incarnation + 1)
         return self._record.incarnation
+
+    @property
+    def computed(self) -> dict[str, tuple[int, ...]]:
+        """Which CPU and torch computed which clients."""
+        return self._record.computed
+
+    def note_computed(self, computed: dict[str, tuple[int, ...]]) -> None:
+        """Write that down, if it is new."""
+        if computed != self._record.computed:
+            self._update_record(computed=computed)
 
     def mark_finished(self) -> None:
         """The run has ended for good; what only a restart needs is deleted."""
@@ -276,21 +274,3 @@ def free_name(root: Path, base: str) -> str:
 def has_run(root: Path, name: str) -> bool:
     """Whether a run of this name was ever started."""
     return (root / name / "run.json").exists()
-
-
-def _read_record(folder: Path) -> RunRecord:
-    path = folder / "run.json"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise StoreError(f"{folder} is not a run folder: no run.json in it") from error
-    try:
-        head = msgspec.json.decode(data, type=dict[str, Any])
-        if head.get("format") != FORMAT:
-            raise StoreError(
-                f"{folder} has run format {head.get('format')}, this fedbed reads {FORMAT}; "
-                "finish it with the version that started it"
-            )
-        return msgspec.convert(head, RunRecord)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path} is damaged: {error}") from error

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from fl_server.watch.facts.derived import value_in
 from fl_server.watch.facts.lines import MetricsLine, number_in
 
 METRICS = (
@@ -101,7 +102,7 @@ def summarize(
 
 def values(lines: Sequence[MetricsLine], name: str) -> list[tuple[int, float]]:
     """(round, value) of a metric, where it was measured."""
-    found = ((line.round, number_in(line, name)) for line in lines)
+    found = ((line.round, value_in(line, name)) for line in lines)
     return [(round_number, value) for round_number, value in found if value is not None]
 
 

@@ -86,7 +86,12 @@ def name_of(experiment: Experiment, point: Mapping[str, object]) -> str:
     """`<experiment>-<settings>-s<seed>`; a name that gets too long ends in a digest."""
     settings = [_word(key, value) for key, value in point.items() if key != SEED]
     base = "-".join([experiment.experiment.name, *settings])
-    end = f"-s{experiment.experiment.seed}"
+    return short_name(base, experiment.experiment.seed)
+
+
+def short_name(base: str, seed: int) -> str:
+    """`<base>-s<seed>`, or if that is too long as much of it as fits, and a digest."""
+    end = f"-s{seed}"
     if len(base + end) > LONGEST_NAME:
         mark = "-" + hashlib.blake2b(base.encode(), digest_size=4).hexdigest()
         base = base[: LONGEST_NAME - len(end) - len(mark)] + mark

@@ -52,8 +52,16 @@ def is_finished(runs: Path, planned: Planned) -> bool:
     return store.finished
 
 
-def run_all(options: launch.RunOptions, grid: Sequence[Planned], run: Runner) -> Outcome:
-    """Do what is not yet finished; a run that fails is reported, and the rest goes on."""
+def run_all(
+    options: launch.RunOptions,
+    grid: Sequence[Planned],
+    run: Runner,
+    after: Callable[[], object] | None = None,
+) -> Outcome:
+    """Do what is not yet finished; a run that fails is reported, and the rest goes on.
+
+    `after` is called whenever a run has ended.
+    """
     finished = [planned for planned in grid if is_finished(options.runs, planned)]
     todo = [planned for planned in grid if planned not in finished]
     shown = SweepDisplay(_pace(finished, todo), options.style)
@@ -78,6 +86,8 @@ def run_all(options: launch.RunOptions, grid: Sequence[Planned], run: Runner) ->
         if planned.name in failed:
             shown.write(f"{planned.name} failed: {failed[planned.name]}")
         shown.count(ok=planned.name not in failed)
+        if after is not None:
+            after()
     shown.write(f"sweep: {shown.where()}")
     return _outcome(options, finished, failed, interrupted=False)
 

@@ -19,6 +19,7 @@ Loud: TypeAlias = (
     | facts.BrokerDown
     | facts.Late
     | facts.StateLost
+    | facts.Arithmetic
     | facts.MessageDropped
     | facts.Foreign
 )

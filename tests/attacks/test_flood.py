@@ -67,8 +67,7 @@ def test_a_new_field_is_covered_without_anybody_thinking_of_it() -> None:
 
     new = {site.path for site in sites(Newer)} - {site.path for site in sites(Info)}
     assert {("volume",), ("inside",), ("inside", "x", 0, "telemetry", "watts")} <= new
-    hostile = Hostile(1)
-    seen: set[str] = set()
+    hostile, seen = Hostile(1), set[str]()
     expected = {"0", "-1", "missing", str(2**63), "None", "[]"}
     for _ in range(15_000):
         if expected <= seen:

@@ -244,6 +244,22 @@ def test_state_is_where_the_system_keeps_state(
     assert accounts(tmp_path / "home/.local/state/fedbed/broker") == (account,)
 
 
+def test_a_board_gets_the_lines_that_install_it(tmp_path: Path) -> None:
+    bundle = tmp_path / "pi-1.toml"
+    options = ["--clients", "0-2", "--broker", "10.0.0.5", "--folder", str(tmp_path / "broker")]
+    made = CliRunner().invoke(main, ["enroll", "pi-1", *options, "-o", str(bundle)])
+    kit = tmp_path / "fedbed-board.tar.gz"
+    assert made.output == (
+        f"enrolled board pi-1 with clients 0-2: {bundle}\n"
+        f"copy both files to the board, such as: scp {bundle} {kit} pi@pi-1.local:\n"
+        "then type there:\n"
+        "  tar xzf fedbed-board.tar.gz\n"
+        "  sudo sh fedbed-board/install.sh pi-1.toml\n"
+    )
+    assert kit.stat().st_size > 100_000
+    assert bundle.stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize("command", [[], ["up"], ["enroll"], ["boards"], ["revoke"], ["renew"]])
 def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     done = CliRunner().invoke(main, [*command, "--help"])

@@ -19,7 +19,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from common.arrays import digest
 from fl_server.run.journal import read_records
-from fl_server.run.model_file import read_model
+from fl_server.run.model.file import read_model
 
 PATIENCE = 90.0  # generous: a loaded machine is ten times slower
 TINY = """

@@ -26,16 +26,16 @@ def main() -> None:
     with Lab() as lab:
         lab.boot(BROKER, *BOARDS)
         control = Control(lab, FOLDER / "control")
-        _say(started, "1 broker and 3 boards are up, bare")
-        bare = {name: _traces(lab, name) for name in lab.machines}
+        say(started, "1 broker and 3 boards are up, bare")
+        bare = {name: traces(lab, name) for name in lab.machines}
         control.play("site.yml")
-        _say(started, "site.yml: from bare to running")
+        say(started, "site.yml: from bare to running")
         if arguments.shell:
             input("machines are up; Enter goes on ")
         assert control.changes("site.yml") == 0
-        _say(started, "site.yml again: changed=0")
+        say(started, "site.yml again: changed=0")
         assert control.changes("site.yml", "--check", "--limit", f"{BROKER},b1") == 0
-        _say(started, "site.yml in check mode: changed=0")
+        say(started, "site.yml in check mode: changed=0")
         _look_around(lab)
         _train(started, lab, control)
         control.play("status.yml")
@@ -43,15 +43,16 @@ def main() -> None:
         for name in BOARDS:
             assert "trained in" in control.collected(name, "fl-client.log").read_text()
             assert control.collected(name, "state.tar.gz").stat().st_size > 0
-        _say(started, "collect.yml: logs and states are here")
+        say(started, "collect.yml: logs and states are here")
         control.play("reset.yml")
         for name, before in bare.items():
-            left = sorted(_traces(lab, name) ^ before)
+            left = sorted(traces(lab, name) ^ before)
             assert left == [], f"{name} differs from before by {left[:20]}"
-        _say(started, "reset.yml: nothing is left")
+        say(started, "reset.yml: nothing is left")
 
 
-def _say(started: float, text: str) -> None:
+def say(started: float, text: str) -> None:
+    """One step, with the seconds since the start."""
     sys.stdout.write(f"{time.monotonic() - started:5.0f} s  {text}\n")
     sys.stdout.flush()
 
@@ -73,31 +74,31 @@ def _look_around(lab: Lab) -> None:
 def _train(started: float, lab: Lab, control: Control) -> None:
     """One run with everything that happens to a fleet, compared with a simulation."""
     expected = control.simulate()
-    _say(started, f"simulate: model {expected}")
+    say(started, f"simulate: model {expected}")
     run = control.start_run()
     control.wait_for_round(2, run)
     with lab.cut("b1"):
         threading.Event().wait(30)  # the cut itself is what is tested
-    _say(started, f"b1 was cut off for 30 s (round {control.round()})")
+    say(started, f"b1 was cut off for 30 s (round {control.round()})")
     control.wait_for_round(control.round() + 2, run)
     lab.reboot("b2")
-    _say(started, f"b2 was rebooted (round {control.round()})")
+    say(started, f"b2 was rebooted (round {control.round()})")
     control.wait_for_round(control.round() + 2, run)
     before = _restarts(lab, "b3")
     lab.ssh("b3", "sudo", "systemctl", "kill", "--kill-who=main", "-s", "STOP", "fl-client")
     control.eventually(lambda: _restarts(lab, "b3") > before, "the watchdog bites", 120)
-    _say(started, f"b3's daemon hung and was started again (round {control.round()})")
+    say(started, f"b3's daemon hung and was started again (round {control.round()})")
     control.wait_for_round(control.round() + 2, run)
     control.change_code()
     first = control.round()
     control.play("deploy.yml")
     assert control.round() > first, "nothing was trained while the code changed"
-    _say(started, f"deploy.yml while it ran (rounds {first} to {control.round()})")
+    say(started, f"deploy.yml while it ran (rounds {first} to {control.round()})")
     for name in BOARDS:
         assert "changed" in lab.ssh(name, "sudo", "cat", control.installed_file)
     assert run.wait(300) == 0, control.log("run")
     assert control.digest() == expected
-    _say(started, f"the run ended with model {control.digest()}: the same bits")
+    say(started, f"the run ended with model {control.digest()}: the same bits")
 
 
 def _restarts(lab: Lab, name: str) -> int:
@@ -110,7 +111,7 @@ _LEAVE = ["/var/log", "/var/cache", "/var/lib/apt", "/var/lib/dpkg", "/var/tmp",
 _LEAVE += ["/home/pi/.ansible", "/root/.ansible", "/var/lib/systemd"]
 
 
-def _traces(lab: Lab, name: str) -> set[str]:
+def traces(lab: Lab, name: str) -> set[str]:
     """Every file, user, group and package of a machine; not logs and apt's own books."""
     prune = " -o ".join(f"-path {path}" for path in _LEAVE)
     find = rf"sudo find {_PLACES} \( {prune} \) -prune -o -print"

@@ -25,7 +25,7 @@ BRIDGE, NETWORK, USER = "fedbed0", "10.98.76", "pi"
 SUITE = "bookworm"
 SYSTEM = "systemd,systemd-sysv,dbus,openssh-server,python3,python3-apt,sudo,iproute2"
 # What the playbooks install: the machines find it in a repository on their own disk.
-OFFERED = ("mosquitto", "python3-venv", "systemd-timesyncd")
+OFFERED = ("mosquitto", "python3-venv", "systemd-timesyncd", "wget")
 TOOLS = ("mmdebstrap", "systemd-nspawn", "ip", "ssh", "dpkg-scanpackages", "setpriv")
 BOOT_SECONDS = 120.0
 
@@ -188,22 +188,26 @@ def _make_key(key: Path) -> None:
         call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "fedbed", "-f", key)
 
 
+def mirror() -> str:
+    """Where Debian's packages come from: as this machine gets them."""
+    sites = call("apt-get", "indextargets", "--format", "$(SITE)").split()
+    return os.environ.get("FEDBED_FLEET_MIRROR") or next(
+        site.rstrip("/") for site in sites if site.rstrip("/").endswith("/debian")
+    )
+
+
 def _make_base(base: Path, key: Path) -> None:
     """The file system all machines start from; made once (some minutes) and kept."""
     if base.exists():
         return
     new = base.with_suffix(".new")
     shutil.rmtree(new, ignore_errors=True)
-    sites = call("apt-get", "indextargets", "--format", "$(SITE)").split()
-    mirror = os.environ.get("FEDBED_FLEET_MIRROR") or next(
-        site.rstrip("/") for site in sites if site.rstrip("/").endswith("/debian")
-    )
     get = "apt-get -qq -y --no-install-recommends --download-only install"
     call(
         *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={SYSTEM}"),
         f'--customize-hook=chroot "$1" {get} {" ".join(OFFERED)}',
         '--customize-hook=cd "$1" && mkdir srv/apt && mv var/cache/apt/archives/*.deb srv/apt',
-        *(SUITE, new, f"deb {mirror} {SUITE} main"),
+        *(SUITE, new, f"deb {mirror()} {SUITE} main"),
     )
     packages = subprocess.run(
         ["dpkg-scanpackages", "."], cwd=new / "srv/apt", capture_output=True, check=True

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,10 @@ all:
 class Control:
     """Somebody at a laptop, with a checkout of their own."""
 
-    def __init__(self, lab: Lab, folder: Path) -> None:
+    def __init__(
+        self, lab: Lab, folder: Path, machines: Mapping[str, str] | None = None
+    ) -> None:
+        """`machines`: which machine has which place in the inventory; else its own."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         self._folder = folder
@@ -87,9 +91,14 @@ class Control:
                 key=lab.key,
                 options=" ".join(lab.ssh_options()),
                 source=self.source,
-                wheels=_wheels(),
+                wheels=wheels(),
                 folder=folder,
-                **{name: machine.address for name, machine in lab.machines.items()},
+                **{
+                    place: lab.machines[name].address
+                    for place, name in (
+                        machines or {name: name for name in lab.machines}
+                    ).items()
+                },
             )
         )
 
@@ -180,7 +189,7 @@ class Control:
         return self._folder / "collected" / machine / name
 
 
-def _wheels() -> Path:
+def wheels() -> Path:
     """All wheels of the machines, downloaded once for these constraints."""
     folder = FOLDER / "wheels"
     constraints = (ROOT / "constraints.txt").read_text()

@@ -141,23 +141,25 @@ def _style(salt: str) -> Iterator[None]:
         yield
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches."""
     from matplotlib.figure import Figure  # not pyplot: no window system, no global state
 
     return Figure(figsize=(width, height))
 
 
-def _look(at: int) -> tuple[str, str]:
+def look(at: int) -> tuple[str, str]:
+    """Colour and dashes of the n-th line."""
     return COLOURS[at % len(COLOURS)], SHADES[at // len(COLOURS) % len(SHADES)]
 
 
 def _curves(groups: Sequence[Group]) -> Figure:
-    figure = _figure(9.2, 3.9)
+    figure = new_figure(9.2, 3.9)
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     _panel(left, groups, "Global model", lambda _: GLOBAL)
     _panel(right, groups, "Personal models", lambda group: group.personal)
     left.set_ylabel("accuracy in %")
-    _legend(figure, left, groups)
+    add_legend(figure, left, groups)
     return figure
 
 
@@ -168,7 +170,7 @@ def _panel(
     axes.set_xlabel("round")
     axes.locator_params(axis="x", integer=True)
     for at, group in enumerate(groups):
-        colour, shade = _look(at)
+        colour, shade = look(at)
         curve = group.curve(metric(group))
         rounds = [round_number for round_number, _ in curve]
         middle = np.array([100 * found.mean for _, found in curve])
@@ -188,20 +190,21 @@ def _panel(
             axes.fill_between(rounds, low, high, color=colour, alpha=0.15, lw=0)
 
 
-def _legend(figure: Figure, axes: Axes, groups: Sequence[Group]) -> None:
-    if len(groups) > 1:
+def add_legend(figure: Figure, axes: Axes, lines: Sequence[object]) -> None:
+    """Names of the lines, below the figure, if there are several."""
+    if len(lines) > 1:
         handles, labels = axes.get_legend_handles_labels()
-        columns = min(5, len(groups))
+        columns = min(5, len(lines))
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8)
 
 
 def _traffic(groups: Sequence[Group]) -> Figure:
-    figure = _figure(9.2, 3.6)
+    figure = new_figure(9.2, 3.6)
     axes = figure.subplots()
     axes.set_xlabel("traffic in MB")
     axes.set_ylabel("global accuracy in %")
     for at, group in enumerate(groups):
-        colour, shade = _look(at)
+        colour, shade = look(at)
         for nth, run in enumerate(group.runs):
             sent, total = {}, 0.0
             for line in run.lines:
@@ -213,7 +216,7 @@ def _traffic(groups: Sequence[Group]) -> Figure:
             ]
             label = for_plot(group.label) if nth == 0 else None
             axes.plot(*zip(*points, strict=True), shade, color=colour, lw=1.3, label=label)
-    _legend(figure, axes, groups)
+    add_legend(figure, axes, groups)
     return figure
 
 
@@ -223,7 +226,7 @@ def _boards(groups: Sequence[Group]) -> Figure:
         for group in groups
         for name, times in times_of(group).items()
     ]
-    figure = _figure(9.2, 1.3 + 0.24 * len(rows))
+    figure = new_figure(9.2, 1.3 + 0.24 * len(rows))
     axes = figure.subplots()
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x")
@@ -241,7 +244,7 @@ def _boards(groups: Sequence[Group]) -> Figure:
 
 
 def _classes(counts: Counts) -> Figure:
-    figure = _figure(9.2, 3.3)
+    figure = new_figure(9.2, 3.3)
     axes = figure.subplots()
     clients = np.arange(len(counts))
     start = np.zeros(len(counts))

@@ -118,6 +118,10 @@ class Back(Note, frozen=True, tag="back"):
     """A lost board is there again."""
 
 
+class Arithmetic(Note, frozen=True, tag="arithmetic"):
+    """A client is computed by another CPU or torch than before."""
+
+
 class Foreign(Note, frozen=True, tag="foreign"):
     """A board offers clients that are not in the experiment."""
 
@@ -288,7 +292,7 @@ class Printed(Base, frozen=True, tag="said"):
 _Run: TypeAlias = Started | Start | Code | Interrupted | Finished | Fault
 _Boards: TypeAlias = BoardConnected | Lost | Back | Foreign | Problem | Refused | Waiting
 _Broker: TypeAlias = BrokerUp | BrokerDown | MessageDropped
-_Clients: TypeAlias = Trained | Update | Failed | StateLost | Rejected | Late
+_Clients: TypeAlias = Trained | Update | Failed | StateLost | Rejected | Late | Arithmetic
 _Rounds: TypeAlias = RoundOpened | Called | Dropped | Uncounted | RoundClosed | Evaluated
 _OfBoards: TypeAlias = Info | Presence | Tested | RefusedSoFar
 Kept: TypeAlias = _Run | _Boards | _Broker | _Clients | _Rounds

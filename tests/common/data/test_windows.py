@@ -13,7 +13,7 @@ from common.data.datasets import Dataset, Windows, load_dataset
 from common.data.datasets.registry import ENTRIES
 from common.data.datasets.shakespeare import ALPHABET, windows_of
 from common.data.shards import assignment_of
-from common.data.windows import Spans, can_be_split, sides, split_apart
+from common.data.windows import Spans, can_be_split, held_back, sides, split_apart
 from common.errors import ConfigError, DataError
 from common.rng import generator
 from tests.common.data.datasets.test_real_datasets import need
@@ -99,6 +99,21 @@ def test_no_answer_of_a_real_text_leaks(name: str, kind: str) -> None:
     allotment = assignment_of(data, dataset, 1)
     assert leaked(dataset, allotment) == 0
     assert remembered(dataset, allotment) < 0.05
+
+
+@pytest.mark.parametrize("kind", ["natural", "iid"])
+def test_no_answer_that_is_held_back_stands_in_a_window_that_trains(kind: str) -> None:
+    dataset = made_up()
+    text = dataset.inputs[0]
+    assert isinstance(text, Windows)
+    assert dataset.natural is not None
+    windows = np.concatenate(assignment_of(data_of(kind), dataset, 1).train)
+    spans = Spans(text.starts, text.width)
+    train, held = held_back(windows, dataset.natural, 0.8, spans)
+    assert len(held) > 0
+    split = Assignment((windows[train],), (windows[held],), windows[:0])
+    assert leaked(dataset, split) == 0
+    assert not set(train) & set(held)
 
 
 def test_the_finders_find_a_random_split() -> None:

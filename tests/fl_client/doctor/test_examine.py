@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -126,3 +127,48 @@ def test_the_report_for_people_has_a_line_for_each_check_and_what_to_do(tmp_path
     lines = result.output.splitlines()
     broken = next(n for n, line in enumerate(lines) if line.startswith("FAIL  broker"))
     assert lines[broken + 1].strip().startswith("-> start the broker")
+
+
+def test_a_board_that_is_not_enrolled_yet_is_examined_and_told_the_next_step(
+    tmp_path: Path,
+) -> None:
+    code, findings = examined("--quick", "--board", "pi-7", "--state", str(tmp_path))
+    assert code == 0
+    assert {"python", "system", "memory", "disk", "clock"} < set(findings)
+    assert "fl-broker enroll pi-7 --clients 0-2 -o pi-7.toml" in findings["enrolled"]["advice"]
+
+
+# As Docker before 20.10.10 did it: clone3 is refused as forbidden instead of as unknown.
+REFUSE_CLONE3 = """
+import ctypes, struct, sys
+def rule(code, true, false, value):
+    return struct.pack("HBBI", code, true, false, value)
+code = b"".join((rule(0x20, 0, 0, 0), rule(0x15, 0, 1, 435),
+                 rule(0x06, 0, 0, 0x00050001), rule(0x06, 0, 0, 0x7FFF0000)))
+rules = ctypes.create_string_buffer(code)
+program = struct.pack("HxxxxxxP", 4, ctypes.addressof(rules))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.create_string_buffer(program), 0, 0) == 0
+from fl_client.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["doctor", "run"])
+def test_a_system_that_refuses_threads_is_told_in_plain_words(
+    command: str, broker: Broker, tmp_path: Path
+) -> None:
+    board = ("--board", "b1", "--clients", "0", "--state", str(tmp_path))
+    where = ("--broker", f"127.0.0.1:{broker.port}", *(["--quick"] * (command == "doctor")))
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSE_CLONE3, command, *where, *board],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "can't start new thread" in done.stdout + done.stderr
+    assert "Docker before 20.10.10 refuses the system call clone3" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr

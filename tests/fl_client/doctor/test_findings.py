@@ -8,6 +8,7 @@ import pytest
 
 from fl_client.doctor.findings import (
     Finding,
+    KnownTorch,
     TorchTrial,
     judge_certificate,
     judge_clock,
@@ -22,16 +23,22 @@ from fl_client.doctor.findings import (
 
 
 def test_an_illegal_instruction_is_told_in_plain_words() -> None:
-    finding = judge_torch(TorchTrial(-signal.SIGILL, "matmul", "2.13.0"))
+    trial = TorchTrial(-signal.SIGILL, "matmul with 2 threads", "2.13.0")
+    finding = judge_torch(trial, KnownTorch("2.9.1"))
     assert finding.level == "failed"
-    assert finding.found == "torch 2.13.0 dies with an illegal instruction at the first matmul"
+    assert finding.found == (
+        "torch 2.13.0 dies with an illegal instruction at the first matmul with 2 threads"
+    )
     assert finding.advice == (
-        "this torch build needs a newer CPU than this board has; install torch 2.3.1"
+        "this torch build needs a newer CPU than this board has; "
+        "run install.sh again, or install torch 2.9.1"
     )
 
 
 def test_a_torch_that_cannot_be_imported_is_told_with_its_last_words() -> None:
-    finding = judge_torch(TorchTrial(1, last_words="ModuleNotFoundError: No module"))
+    finding = judge_torch(
+        TorchTrial(1, last_words="ModuleNotFoundError: No module"), KnownTorch()
+    )
     assert finding.level == "failed"
     assert "fails at its import: ModuleNotFoundError" in finding.found
 
@@ -41,7 +48,9 @@ def test_a_torch_that_cannot_be_imported_is_told_with_its_last_words() -> None:
     [("2.13.0+cpu", "ok"), ("2.1.2", "ok"), ("2.0.1", "failed"), ("1.13.1", "failed")],
 )
 def test_torch_from_2_1_on_is_taken(version: str, level: str) -> None:
-    assert judge_torch(TorchTrial(0, "training step", version, 1.0)).level == level
+    assert (
+        judge_torch(TorchTrial(0, "training step", version, 1.0), KnownTorch()).level == level
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,7 +58,7 @@ def test_torch_from_2_1_on_is_taken(version: str, level: str) -> None:
     [
         (judge_python((3, 10), "CPython"), "ok"),
         (judge_python((3, 6), "CPython"), "failed"),
-        (judge_torch(TorchTrial(-signal.SIGKILL, "import")), "failed"),
+        (judge_torch(TorchTrial(-signal.SIGKILL, "import"), KnownTorch()), "failed"),
         (judge_threads(4, 4), "ok"),
         (judge_threads(2, 4), "warning"),
         (judge_memory(4000, 3000, 2), "ok"),

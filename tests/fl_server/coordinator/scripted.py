@@ -70,6 +70,7 @@ class ScriptedBoard:
         self.name = name
         self.clients = tuple(clients)
         self.ended = False
+        self.arithmetic = f"CPU of {name}, torch 2"
         self._connection = 0
         self._current: CurrentRound | None = None
         self._selected: Selected | None = None
@@ -154,6 +155,7 @@ class ScriptedBoard:
                 state="trained",
                 seconds=1.0,
                 samples=10 * (client + 1),
+                arithmetic=self.arithmetic,
             )
         )
         blob = update_of(run, round_number, client, model)

@@ -295,3 +295,26 @@ def test_energy_and_times_of_another_round_are_not_added(stage: Stage) -> None:
     events = read_records(stage.store.folder / "events.jsonl")
     assert [e["event"] for e in events].count("trained") == 8
     assert msgspec.convert(events[0]["safe"], tuple[int, ...]) == ()
+
+
+def test_what_computed_each_client_is_written_down_and_a_change_is_told_once(
+    stage: Stage, undisturbed: str
+) -> None:
+    coordinator, _ = stage.coordinator()
+
+    def stop(step: int) -> None:
+        if not coordinator.conductor.state.done:
+            return
+        coordinator.stop()
+
+    assert stage.play(coordinator, stop) == ""
+    before = {"CPU of a, torch 2": (0, 1), "CPU of b, torch 2": (2, 3)}
+    assert RunStore(stage.store.folder).computed == before
+    assert not stage.of(facts.Arithmetic)
+    stage.boards[0].arithmetic = "CPU of a, torch 3"  # its torch was changed meanwhile
+    again, _ = stage.coordinator()
+    assert stage.play(again) == undisturbed, "the script computes the same all the same"
+    assert RunStore(stage.store.folder).computed == {**before, "CPU of a, torch 3": (0, 1)}
+    (told,) = [fact for fact in stage.reported if isinstance(fact, facts.Arithmetic)]
+    assert told.board == "a"
+    assert "no longer promised" in told.text

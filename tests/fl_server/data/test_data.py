@@ -23,6 +23,7 @@ from common.data.shards import ShardSet
 from common.experiment.file import load_experiment
 from fl_server.cli import main
 from fl_server.data.distribution import Distribution, rebalanced
+from fl_server.data.sheet import sheet_of
 from fl_server.data.terminal_bars import draw_bars, palette
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,6 +32,25 @@ PNG = b"\x89PNG\r\n"
 
 def fl_server(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, [str(word) for word in arguments])
+
+
+def test_a_sheet_shows_what_augmentation_makes_of_images(tmp_path: Path) -> None:
+    demo, out = ROOT / "examples" / "demo.toml", tmp_path / "sheet.png"
+    done = fl_server("data", "show", demo, "--augmented", "-o", out)
+    assert done.exit_code == 0, done.output
+    assert out.read_bytes().startswith(PNG)
+    unnamed = fl_server("data", "show", demo, "--augmented")
+    assert "name its file: -o sheet.png" in unnamed.output + unnamed.stderr
+
+
+def test_a_sheet_has_the_originals_first() -> None:
+    experiment = load_experiment(ROOT / "examples" / "demo.toml")
+    sheet = sheet_of(experiment, Rebalance(augmentation="duplicate"))
+    assert sheet.shape == (10, 11, 1, 28, 28)
+    assert (sheet[:, :1] == sheet).all()
+    changed = sheet_of(experiment, Rebalance(augmentation="five_step"))
+    assert (changed[:, 0] == sheet[:, 0]).all()
+    assert (changed[:, 1:] != sheet[:, 1:]).any()
 
 
 def rebalancing() -> Algorithm:

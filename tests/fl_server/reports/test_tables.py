@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from common.errors import ConfigError
 from common.experiment.file import parse_experiment
 from fl_server.reports import tables
 from fl_server.reports.compare import comparison
+from fl_server.reports.computed import computed_table
 from fl_server.reports.groups import Group, Spread, group_runs, spread
 from fl_server.reports.output.render import show, to_csv, to_html, to_latex, to_markdown
 from fl_server.reports.reference import Reference
@@ -224,3 +226,11 @@ def test_every_single_run_is_listed() -> None:
     table = tables.runs_table(groups)
     assert [row[0] for row in table.rows] == ["e-s1", "e-s2"]
     assert [row[4:6] for row in table.rows] == [(0.5, 1), (0.6, 1)]
+
+
+def test_what_computed_the_clients_is_a_table_if_it_is_known() -> None:
+    known = dataclasses.replace(run(0.1), computed={"A72, torch 2.9.1": (0, 1, 2)})
+    table = computed_table(group_runs([known]))
+    assert table is not None
+    assert table.rows == (("e-s1", "A72, torch 2.9.1", "0-2"),)
+    assert computed_table(group_runs([run(0.1)])) is None

@@ -15,12 +15,14 @@ from common.config import (
     TrainingSection,
 )
 from common.errors import ConfigError, StoreError
+from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
 from fl_server.central.baseline import Central, EpochLine
+from fl_server.central.learner import rate_of
 from fl_server.cli import main
 from fl_server.run.aggregator import Aggregator
-from fl_server.run.first_model import check_start, starting_model
 from fl_server.run.journal import read_records
+from fl_server.run.model.first import check_start, starting_model
 from fl_server.run.store import create_run
 
 SMALL = Experiment(
@@ -111,9 +113,40 @@ def test_a_central_training_that_was_stopped_ends_with_the_same_bits(tmp_path: P
     assert Central(tmp_path / "cut", SMALL).run(shards, lambda line: None) == whole
     lines = read_records(tmp_path / "cut" / "metrics.jsonl")
     assert [line["epoch"] for line in lines] == [1, 2, 3]
-    assert {"accuracy", "validation", "train_loss"} <= lines[0].keys()
+    assert {"accuracy", "validation", "train_loss", "test_loss"} <= lines[0].keys()
     with pytest.raises(StoreError, match="another experiment"):
         Central(tmp_path / "cut", with_model(hidden=5))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        ("constant", [1.0, 1.0, 1.0, 1.0]),
+        ("cosine", [1.0, 0.854, 0.5, 0.146]),
+        ("linear", [1.0, 0.75, 0.5, 0.25]),
+        ("step", [1.0, 1.0, 0.1, 0.01]),
+        ("exponential", [1.0, 0.316, 0.1, 0.032]),
+    ],
+)
+def test_the_rate_of_a_central_training_follows_its_schedule(
+    schedule: str, rates: list[float]
+) -> None:
+    table = {"central": {"epochs": 4, "schedule": schedule}, "training": {"learning_rate": 1.0}}
+    experiment = parse_experiment({**table, "model": {"name": "dnn"}})
+    assert [round(rate_of(experiment, epoch), 3) for epoch in range(1, 5)] == rates
+
+
+def test_a_central_sweep_does_one_training_after_another(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    text = '[model]\nname = "dnn"\n[data]\nclients = 4\n[central]\nepochs = 1\n[sweep]\n'
+    file.write_text(text + '"central.schedule" = ["cosine", "step"]\n')
+    runs = tmp_path / "runs"
+    done = CliRunner().invoke(main, ["central", str(file), "--runs", str(runs)])
+    assert done.exit_code == 0, done.output
+    for name in ("c-schedule_cosine-s1-central", "c-schedule_step-s1-central"):
+        assert (runs / name / "model.safetensors").exists()
+    named = CliRunner().invoke(main, ["central", str(file), "--run", "x"])
+    assert "have names of their own" in named.output + named.stderr
 
 
 def test_all_algorithms_are_listed_and_one_is_explained() -> None:

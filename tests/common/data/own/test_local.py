@@ -154,5 +154,5 @@ REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
 def test_what_needs_the_data_of_all_is_refused(case: str, tmp_path: Path) -> None:
     settings, more, sentence = REFUSED[case]
     with pytest.raises(ConfigError) as error:
-        experiment(tmp_path, *settings, **more)  # type: ignore[arg-type]
+        experiment(tmp_path, *settings, **more)
     assert sentence in str(error.value)

@@ -1,0 +1,1 @@
+"""Getting a board to run."""

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from common.experiment.file import load_experiment, parse_experiment, write_text
+from common.program.ports import free_port
+from fl_server.cli import main
+from fl_server.coordinator.local_clients import make_local_clients
+from fl_server.coordinator.simulate import Simulation
+from fl_server.run.store import create_run
+
+WAIT_SECONDS = 120.0
+TABLE: dict[str, Any] = {
+    "experiment": {"name": "far", "rounds": 6},
+    "algorithm": {"name": "scaffold"},  # its clients keep something between rounds
+    "model": {"name": "small"},
+    "data": {"clients": 8},
+    "selection": {"rate": 0.5},
+    "training": {"epochs": 1},
+}
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Path:
+    path = tmp_path / "far.toml"
+    path.write_text(write_text(parse_experiment(TABLE)))
+    return path
+
+
+@contextmanager
+def process(*words: str, **more: object) -> Iterator[subprocess.Popen[bytes]]:
+    started = subprocess.Popen(words, **more)  # type: ignore[call-overload]
+    try:
+        yield started
+    finally:
+        started.terminate()
+        started.wait(30)
+
+
+def until(condition: Callable[[], bool], running: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert running.poll() is None, "it has ended"
+        assert time.monotonic() < end
+        time.sleep(0.02)  # noqa: TID251 - a file is looked at
+
+
+def digest(run: Path) -> str:
+    last = json.loads((run / "events.jsonl").read_text().splitlines()[-1])
+    assert last["event"] == "finished"
+    return str(last["digest"])
+
+
+def in_round(run: Path, round_number: int) -> bool:
+    """Whether a client has trained in that round."""
+    events = run / "events.jsonl"
+    lines = events.read_text().splitlines() if events.exists() else []
+    return any(f'"round":{round_number},' in line and '"trained"' in line for line in lines)
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_bits_of_one_machine_though_a_worker_is_killed(
+    tmp_path: Path, experiment: Path
+) -> None:
+    store = create_run(tmp_path, "here", load_experiment(experiment))
+    clients = make_local_clients(1)
+    Simulation(store, clients=clients, shards=tmp_path / ".shards", observe=print).run()
+    place = f"tcp://127.0.0.1:{free_port()}"
+    fl_server = (sys.executable, "-m", "fl_server", "simulate", str(experiment), "--plain")
+    far = (*fl_server, "--runs", str(tmp_path), "--dask", place)
+    with ExitStack() as stack:
+        dask = (sys.executable, "-m", "dask")
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        scheduler = (*dask, "scheduler", "--no-dashboard", "--host", place)
+        stack.enter_context(process(*scheduler, **quiet))
+        worker = (*dask, "worker", place, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+        workers = [
+            stack.enter_context(
+                process(*worker, "--local-directory", str(tmp_path / name), **quiet)
+            )
+            for name in ("w1", "w2")
+        ]
+        with process(*far, "--run", "killed") as run:
+            until(lambda: in_round(tmp_path / "killed", 3), run)
+            workers[0].send_signal(signal.SIGKILL)
+            assert run.wait(WAIT_SECONDS) == 0
+        with process(*far, "--run", "stopped", stderr=subprocess.PIPE) as run:
+            until(lambda: in_round(tmp_path / "stopped", 3), run)
+            run.send_signal(signal.SIGINT)
+            _, printed = run.communicate(timeout=WAIT_SECONDS)
+            assert run.returncode == 130
+            assert b"Traceback" not in printed
+        again = subprocess.run([*far, "--run", "stopped"], timeout=WAIT_SECONDS, check=False)
+        assert again.returncode == 0
+    assert digest(tmp_path / "killed") == digest(tmp_path / "stopped") == digest(store.folder)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--dask", "elsewhere"], "--dask is 'elsewhere'; expected such as tcp://HOST:8786"),
+        (["--dask", "local:0"], "--dask is 'local:0'; expected such as"),
+        (["--dask", "local:2", "--processes", "2"], "choose one"),
+    ],
+)
+def test_a_wrong_cluster_is_refused_in_one_line(
+    tmp_path: Path, experiment: Path, words: list[str], problem: str
+) -> None:
+    given = ["simulate", str(experiment), "--runs", str(tmp_path / "runs"), *words]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 2
+    assert problem in done.output
+    assert len(done.output.splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
