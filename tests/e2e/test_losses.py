@@ -20,7 +20,8 @@ def test_a_killed_daemon_is_lost_within_seconds_and_the_run_goes_on_when_it_is_b
 ) -> None:
     ear = rig.listen()
     b1, _ = boards(rig, ["0-1", "2-3"])
-    server = rig.coordinator("--set", "training.epochs=40", "--set", "experiment.rounds=2")
+    long = ("--set", "training.epochs=40", "--set", "experiment.rounds=1")
+    server = rig.coordinator(*long)
     eventually(lambda: [m for m in ear.messages("receive_info") if m["epoch"]], "training")
     eventually(lambda: len(family(b1.pid)) == 3, "a parent and its training process")
     workers = family(b1.pid)[1:]
@@ -38,8 +39,7 @@ def test_a_killed_daemon_is_lost_within_seconds_and_the_run_goes_on_when_it_is_b
     rig.daemon("b1", "0-1")
     rig.finish(server)
     assert "back" in rig.kinds()
-    epochs = ("--set", "training.epochs=40", "--set", "experiment.rounds=2")
-    assert rig.digest() == rig.simulate(*epochs)
+    assert rig.digest() == rig.simulate(*long)
 
 
 def test_sigterm_ends_a_training_daemon_cleanly_and_at_once(rig: Rig) -> None:

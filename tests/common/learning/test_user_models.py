@@ -206,6 +206,7 @@ def test_only_a_model_of_ones_own_has_a_head_with_a_name() -> None:
         checked(Experiment(model=ModelSection(head="fc")))
 
 
+@pytest.mark.slow  # torchvision takes seconds to import
 def test_torchvisions_networks_have_their_names_and_a_head() -> None:
     shapes = shapes_of(experiment("torchvision:mobilenet_v3_small"))
     assert shapes["base.features.0.0.weight"] == (16, 3, 3, 3)
