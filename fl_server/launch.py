@@ -167,16 +167,8 @@ def faulty_lab(
     participants = participants_of(store.experiment())
     folder = store.folder / "lab"
     display = Lines(store.folder.name)
-    own = Lab(
-        folder,
-        participants,
-        boards,
-        workers,
-        relayed=True,
-        data=options.data,
-        code=store.code,
-    )
-    with own as testbed:
+    own = {"data": options.data, "code": store.code}
+    with Lab(folder, participants, boards, workers, relayed=True, **own) as testbed:
         troubled = FaultyLab(store, testbed, script, display.write)
         with (
             _shown(options, testbed.address, "fl", display.observe),
