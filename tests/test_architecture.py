@@ -92,6 +92,7 @@ UNTYPED = {  # parsers, and what they hand on: everything else has a class
     "fl_server/reports/reference.py",
     "fl_server/reports/runs.py",
     "fl_server/run/journal.py",
+    "fl_server/run/run_record.py",
     "fl_server/run/store.py",
     "fl_server/studies/catalog.py",
     "fl_server/studies/plan.py",

@@ -74,7 +74,9 @@ def test_every_option_in_the_docs_exists() -> None:
         "logdir",
         "build",
         "scale",
-    }  # of tests.chaos, tensorboard, docker
+        *("hostfile", "local-directory", "nthreads"),
+        *("cpus-per-task", "nodes", "ntasks-per-node"),
+    }  # of tests.chaos, tensorboard, docker; Dask; Slurm
     known = {
         option.lstrip("-")
         for group in GROUPS.values()

@@ -31,9 +31,9 @@ from common.experiment.file import write_text
 from common.rng import generator
 from common.tasks.metrics import Value
 from fl_server.central.learner import Learner, rate_of
-from fl_server.run.first_model import starting_model
 from fl_server.run.journal import Journal, read_records
-from fl_server.run.model_file import NAME, read_model, write_model
+from fl_server.run.model.file import NAME, read_model, write_model
+from fl_server.run.model.first import starting_model
 
 
 class EpochLine(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from torch import nn
 from common.experiment.file import load_experiment
 from common.experiment.resolve import network_of
 from common.learning.networks import load
-from fl_server.run.model_file import NAME, read_model
+from fl_server.run.model.file import NAME, read_model
 
 
 def load_run(folder: str | Path) -> nn.Module:

@@ -23,7 +23,7 @@ from common.experiment.resolve import (
 from common.wire.tensors import ModelMeta, encode_tensors
 from fl_server.check.doubts import doubts
 from fl_server.rounds.selection import share_of
-from fl_server.run.first_model import start_errors
+from fl_server.run.model.first import start_errors
 from fl_server.run.server_half import ServerHalf
 from fl_server.watch.words import size
 

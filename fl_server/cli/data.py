@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from common.config import Experiment
 from common.data.dataset import OF_CLASSES, info_of
 from common.data.rebalance import Counts, Rebalance
 from common.errors import UsageError
@@ -19,6 +20,7 @@ from fl_server.data import distribution
 from fl_server.data.local import reported_distribution
 from fl_server.data.picture import check_picture, write_picture
 from fl_server.data.prepare import prepare as prepare_shards
+from fl_server.data.sheet import sheet_of, write_sheet
 from fl_server.data.terminal_bars import palette, print_bars
 
 
@@ -65,7 +67,16 @@ def prepare(file: Path, overrides: tuple[str, ...], out: Path, ids: str | None) 
 @click.option("--rebalanced", is_flag=True,
               help="The clients' rebalanced sets (to the mean of each client's classes, unless "
               "the algorithm says otherwise).")  # fmt: skip
-def show(file: Path, overrides: tuple[str, ...], out: Path | None, rebalanced: bool) -> None:
+@click.option("--augmented", is_flag=True,
+              help="A sheet of images and what the algorithm's augmentation makes of them "
+              "(needs -o).")  # fmt: skip
+def show(
+    file: Path,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    rebalanced: bool,
+    augmented: bool,
+) -> None:
     """Draw how many samples of each class each client has to train.
 
     Of data that only boards have: what they reported in a run, given its experiment.toml.
@@ -73,10 +84,14 @@ def show(file: Path, overrides: tuple[str, ...], out: Path | None, rebalanced: b
     \b
     Example: fl-server data show examples/demo.toml
     Example: fl-server data show examples/demo.toml --rebalanced -o distribution.png
+    Example: fl-server data show examples/demo.toml --augmented -o sheet.png
     """
     if out is not None:
         check_picture(out)
     experiment = load_experiment(file, overrides)
+    if augmented:
+        _show_augmented(experiment, out)
+        return
     if experiment.data.partition == "local":
         there = reported_distribution(experiment, file.parent)
     else:
@@ -100,6 +115,15 @@ def show(file: Path, overrides: tuple[str, ...], out: Path | None, rebalanced: b
     nouns = ("class", "classes") if of_classes else ("bin", "bins")
     footer = _summary(counts, nouns[1], rebalanced=rebalanced)
     print_bars(title, counts, notes, footer, nouns[0])
+
+
+def _show_augmented(experiment: Experiment, out: Path | None) -> None:
+    if out is None:
+        raise UsageError("--augmented is a picture; name its file: -o sheet.png")
+    rule = algorithm_of(experiment).rebalance or Rebalance()
+    title = f"{experiment.data.dataset}, augmentation {rule.augmentation}"
+    write_sheet(out, title, sheet_of(experiment, rule))
+    click.echo(f"wrote {out}")
 
 
 def _summary(counts: Counts, noun: str, *, rebalanced: bool) -> str:

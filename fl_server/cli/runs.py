@@ -15,8 +15,8 @@ from fl_server.cli.options import runs_option
 from fl_server.reports.listing import RunLine, run_lines
 from fl_server.reports.output.terminal import print_table
 from fl_server.reports.tables import Column, Table
-from fl_server.run.model_diff import model_diff
-from fl_server.run.model_file import NAME, read_model
+from fl_server.run.model.diff import model_diff
+from fl_server.run.model.file import NAME, read_model
 from fl_server.watch.facts.lines import ACCURACY
 from fl_server.watch.words import measure
 

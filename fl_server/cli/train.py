@@ -16,7 +16,7 @@ from common.experiment.tasks import task_of
 from common.ids import check_name
 from common.tasks.metrics import LOSS
 from fl_server.cli.options import experiment_file, overrides_option, run_option
-from fl_server.run.first_model import check_start
+from fl_server.run.model.first import check_start
 from fl_server.sweeps.grid import plan, read_lists
 from fl_server.watch.words import measure
 

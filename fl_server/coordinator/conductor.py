@@ -125,7 +125,7 @@ class Conductor:
         for text in self.aggregator.notes:
             self.report(facts.Start(text=text))
         if files := self.aggregator.changed_code:
-            self.report(facts.Code(text=f"goes on with other code than before: {files}"))
+            self.report(facts.Start(text=f"goes on with other code than before: {files}"))
 
     def note_trained(self, info: Info) -> None:
         """How long a training of this round took, and where; each counts once."""

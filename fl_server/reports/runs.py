@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from common.errors import ConfigError, StoreError, UsageError
-from common.experiment.file import load_experiment, read_table
+from common.experiment.file import read_experiment, read_table
 from common.experiment.tasks import task_of
 from fl_server.reports.reference import Reference, parse_reference
 from fl_server.reports.run_data import RunData
@@ -27,7 +27,7 @@ from fl_server.watch.facts.making import parse
 def read_run(folder: Path, levels: Sequence[float] | None = None) -> RunData:
     """A run's settings, metrics and events; `levels` of shares are in percent."""
     record = read_record(folder)
-    experiment = load_experiment(folder / "experiment.toml")
+    experiment = read_experiment(folder / "experiment.toml")
     lines = read_metrics(folder / "metrics.jsonl")
     stage = experiment.evaluation.personal_stage
     task = task_of(experiment)

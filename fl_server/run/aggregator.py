@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-import numpy as np
 from msgspec import UNSET
 
 from common.arrays import Array, Arrays, digest
@@ -35,11 +34,10 @@ from common.wire.tensors import (
 from fl_server.rounds.state import Close, Open
 from fl_server.run.checks import Checks
 from fl_server.run.computed import Computed
-from fl_server.run.first_model import starting_model
-from fl_server.run.model_file import NAME, write_model
+from fl_server.run.model.file import NAME, write_model
+from fl_server.run.model.first import starting_model
 from fl_server.run.records import Records, TestedRound
-from fl_server.run.round_updates import RoundUpdates
-from fl_server.run.server_half import ServerHalf
+from fl_server.run.server_half import RoundUpdates, ServerHalf
 from fl_server.run.store import CheckpointMeta, RunStore
 from fl_server.run.tally import Tally, mean_loss, mean_values
 from fl_server.watch import facts
@@ -92,7 +90,7 @@ class Aggregator:
         self._state, self._meta = self._load()
         expected = self._half.expects(server_of(experiment), self._broadcast)
         self.checks = Checks(
-            {name: _outline(array) for name, array in expected.items()},
+            expected,
             info_of(experiment.data).size,
             self._half.most_weight,
             self.task,
@@ -293,8 +291,3 @@ class Aggregator:
     def close(self) -> None:
         """Close the files."""
         self.records.close()
-
-
-def _outline(array: Array) -> Array:
-    """Shape and kind of an array, without its memory."""
-    return np.broadcast_to(np.zeros((), array.dtype), array.shape)

@@ -11,7 +11,6 @@ runs/<name>/run.json              identity and format of the run
 from __future__ import annotations
 
 import logging
-import re
 import secrets
 import shutil
 from pathlib import Path
@@ -31,28 +30,12 @@ from common.wire.messages import Ids, Natural, Text, Wire
 from common.wire.tensors import OWN_HEADER, decode_tensors, encode_tensors
 from fl_server.rounds.state import Open
 from fl_server.run.records import TestedRound
+from fl_server.run.run_record import FORMAT, RunRecord, read_record
 from fl_server.watch.facts.lines import TrainingLine
 
-FORMAT = 2
 KEEP_CHECKPOINTS = 3
 
 log = logging.getLogger(__name__)
-
-
-class RunRecord(Wire, frozen=True, kw_only=True):
-    """Who a run is; `id` is its name on the wire, unique even if the folder is made anew.
-
-    `computed`: CPU and torch -> the clients that they computed.
-    """
-
-    format: int
-    id: Text
-    name: Text
-    incarnation: Natural
-    finished: bool
-    code: str = ""  # the folder of users' code; its files and their digests
-    digests: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
-    computed: dict[Text, Ids] = msgspec.field(default_factory=dict)
 
 
 @decodable
@@ -82,7 +65,7 @@ class RunStore:
     def __init__(self, folder: Path, experiment: Experiment | None = None) -> None:
         self.folder = folder
         self._experiment = experiment
-        self._record = _read_record(folder)
+        self._record = read_record(folder)
         with disk_errors(folder):
             remove_leftovers(folder)
 
@@ -113,10 +96,10 @@ class RunStore:
 
     def note_code(self, digests: dict[str, str]) -> str:
         """Note the users' code that the run goes on with; says which files have changed."""
-        before = self._record.digests
-        if digests != before:
+        other = changed(self._record.digests, digests)
+        if other:
             self._update_record(digests=digests)
-        return changed(before, digests) if self._record.incarnation else ""
+        return other if self._record.incarnation else ""
 
     def next_incarnation(self) -> int:
         """Count this coordinator among those that worked on the run."""
@@ -280,31 +263,6 @@ def create_run(
     return RunStore(folder, experiment)
 
 
-def free_name(root: Path, base: str) -> str:
-    """`base-1`, `base-2`, ...: the first that is not taken."""
-    taken = {path.name for path in root.glob(f"{base}-*")} if root.is_dir() else set()
-    numbers = [int(m[1]) for n in taken if (m := re.fullmatch(rf"{re.escape(base)}-(\d+)", n))]
-    return f"{base}-{max(numbers, default=0) + 1}"
-
-
 def has_run(root: Path, name: str) -> bool:
     """Whether a run of this name was ever started."""
     return (root / name / "run.json").exists()
-
-
-def _read_record(folder: Path) -> RunRecord:
-    path = folder / "run.json"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise StoreError(f"{folder} is not a run folder: no run.json in it") from error
-    try:
-        head = msgspec.json.decode(data, type=dict[str, Any])
-        if head.get("format") != FORMAT:
-            raise StoreError(
-                f"{folder} has run format {head.get('format')}, this fedbed reads {FORMAT}; "
-                "finish it with the version that started it"
-            )
-        return msgspec.convert(head, RunRecord)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path} is damaged: {error}") from error

@@ -24,7 +24,7 @@ from fl_server.coordinator.simulate import Simulation
 from fl_server.rounds.state import Close, Open
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.journal import read_records
-from fl_server.run.model_file import read_model
+from fl_server.run.model.file import read_model
 from fl_server.run.store import RunStore, create_run
 from tests.algorithms.federation import HEAVY, HERE, THREE, Federation, Round, samples
 

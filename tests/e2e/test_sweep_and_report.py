@@ -13,7 +13,7 @@ import pytest
 
 from common.arrays import digest
 from fl_server.run.journal import read_records
-from fl_server.run.model_file import read_model
+from fl_server.run.model.file import read_model
 from tests.e2e.rig import PATIENCE, alive, eventually, family
 
 TINY = """

@@ -50,13 +50,7 @@ class Started(Base, frozen=True, tag="started"):
 
 
 class Start(Base, frozen=True, tag="start"):
-    """Where the first model comes from."""
-
-    text: str
-
-
-class Code(Base, frozen=True, tag="code"):
-    """The run was resumed with other code of the user's."""
+    """Where the first model comes from; that a run goes on with other code of a user."""
 
     text: str
 
@@ -282,7 +276,7 @@ class Printed(Base, frozen=True, tag="said"):
     text: str
 
 
-_Run: TypeAlias = Started | Start | Code | Interrupted | Finished | Fault
+_Run: TypeAlias = Started | Start | Interrupted | Finished | Fault
 _Boards: TypeAlias = BoardConnected | Lost | Back | Foreign | Problem | Refused | Waiting
 _Broker: TypeAlias = BrokerUp | BrokerDown | MessageDropped
 _Clients: TypeAlias = Trained | Update | Failed | StateLost | Rejected | Late | Arithmetic

@@ -19,7 +19,7 @@ from fl_server.central.load import load_run
 from fl_server.cli import main
 from fl_server.coordinator.local_clients import make_local_clients
 from fl_server.coordinator.simulate import Simulation
-from fl_server.run.model_file import read_model, write_model
+from fl_server.run.model.file import read_model, write_model
 from fl_server.run.store import create_run
 
 TINY: dict[str, Any] = {

@@ -21,8 +21,8 @@ from fl_server.central.baseline import Central, EpochLine
 from fl_server.central.learner import rate_of
 from fl_server.cli import main
 from fl_server.run.aggregator import Aggregator
-from fl_server.run.first_model import check_start, starting_model
 from fl_server.run.journal import read_records
+from fl_server.run.model.first import check_start, starting_model
 from fl_server.run.store import create_run
 
 SMALL = Experiment(
@@ -75,8 +75,15 @@ def test_weights_that_cannot_be_used_are_refused_before_a_run_begins(tmp_path: P
         check_start(missing)
     file = tmp_path / "other.safetensors"
     file.write_bytes(safetensors.numpy.save({"other": np.zeros(1, np.float32)}))
-    with pytest.raises(ConfigError, match="of which no array fits"):
-        starting_model(with_model(init_weights=str(file)), tmp_path)
+    with pytest.raises(ConfigError, match=r"of which no array fits; it has other \(1,\)"):
+        check_start(with_model(init_weights=str(file)))
+    file.write_bytes(file.read_bytes()[:-2])
+    with pytest.raises(ConfigError, match=r"other\.safetensors.*cannot be read"):
+        check_start(with_model(init_weights=str(file)))
+    wild = {name: array * np.nan for name, array in first_model(SMALL).items()}
+    file.write_bytes(safetensors.numpy.save(wild))
+    with pytest.raises(ConfigError, match="with values not finite"):
+        check_start(with_model(init_weights=str(file)))
     with pytest.raises(ConfigError, match=r"set data\.share"):
         check_start(with_model(warm_up=1))
 

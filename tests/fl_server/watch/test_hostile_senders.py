@@ -37,7 +37,7 @@ from fl_server.watch.view import View
 from fl_server.watch.web.sections import model, sections, whole
 from tests.fl_server.watch.some_facts import described
 from tests.fl_server.watch.test_listener import DETAIL, RUN, claim, coordinator, current
-from tests.hostile import HOSTILE, controls
+from tests.hostile import controls, with_every_text
 from tests.some_sums import counted
 
 MB = 1_000_000
@@ -89,7 +89,7 @@ def shown_by_rich(text: str) -> list[str]:
     return re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_no_text_breaks_colours_or_controls_the_screen(text: str) -> None:
     reported = hostile_facts(text)
     for at in range(3, len(reported) + 1, 3):
@@ -107,7 +107,7 @@ def test_no_text_breaks_colours_or_controls_the_screen(text: str) -> None:
 
 
 @pytest.mark.parametrize("style", ["plain", "quiet", "json"])
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_a_fact_is_one_line_whatever_is_in_it(
     style: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,7 +125,7 @@ def test_a_fact_is_one_line_whatever_is_in_it(
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_status_and_what_a_sweep_writes_are_as_safe(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,7 +135,7 @@ def test_status_and_what_a_sweep_writes_are_as_safe(
     assert controls("".join(capsys.readouterr().out.splitlines())) == set()
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_bars_of_a_dataset_of_any_name(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     print_bars(text, np.array([[1, 2], [3, 0]]), ["3", "3"], text)
     assert controls("".join(capsys.readouterr().out.split("\n"))) == set()
