@@ -120,7 +120,7 @@ def test_a_central_training_that_was_stopped_ends_with_the_same_bits(tmp_path: P
     assert Central(tmp_path / "cut", SMALL).run(shards, lambda line: None) == whole
     lines = read_records(tmp_path / "cut" / "metrics.jsonl")
     assert [line["epoch"] for line in lines] == [1, 2, 3]
-    assert {"accuracy", "validation", "train_loss", "test_loss"} <= lines[0].keys()
+    assert {"accuracy", "validation", "train_loss", "loss"} <= lines[0].keys()
     with pytest.raises(StoreError, match="another experiment"):
         Central(tmp_path / "cut", with_model(hidden=5))
 
