@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from common.errors import FedbedError, UsageError
 from common.worker.children import TUNING
@@ -47,7 +47,7 @@ class Cluster:
         """The workers that are there, as of some seconds ago, with their threads."""
         if time.monotonic() < self._looked + LOOK_SECONDS:
             return self._workers
-        found: dict[str, Any] = self._client.scheduler_info()["workers"]
+        found = self._client.scheduler_info()["workers"]
         self._workers = {address: one["nthreads"] for address, one in found.items()}
         self._looked = time.monotonic()
         if bool(found) == self._lonely:
