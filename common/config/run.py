@@ -41,7 +41,13 @@ class ExperimentSection(Section, frozen=True, kw_only=True):
         Meta(ge=0, description="Seconds after which a round waits no longer; 0 = no limit."),
     ] = 0.0
     min_updates: Annotated[
-        int, Meta(ge=1, description="A round never closes with fewer updates than this.")
+        int,
+        Meta(
+            ge=1,
+            description="A round does not stop waiting for boards before it has as many "
+            "updates; it closes with fewer only if everybody has answered, and some updates "
+            "were rejected or failed.",
+        ),
     ] = 1
 
     def __post_init__(self) -> None:

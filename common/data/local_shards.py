@@ -38,7 +38,7 @@ def make_local_shard(
         raise DataError(f"--data is {folder}, which is not a folder")
     try:
         dataset = load_local(data, folder, client_id)
-        train, test = _parts(data, dataset, client_id, seed)
+        train, test = _parts(data, dataset, seed)
     except DataError as error:
         raise DataError(f"the data of client {client_id} does not fit: {error}") from error
     sizes = np.array([len(train)], np.int64)
@@ -47,9 +47,7 @@ def make_local_shard(
     return made, dataset
 
 
-def _parts(
-    data: DataSection, dataset: Dataset, client_id: int, seed: int
-) -> tuple[Indices, Indices]:
+def _parts(data: DataSection, dataset: Dataset, seed: int) -> tuple[Indices, Indices]:
     everything = np.arange(len(dataset.targets))
     if len(everything) < data.min_size:
         raise DataError(
@@ -59,7 +57,7 @@ def _parts(
         if dataset.official == len(everything):
             raise DataError("it has no test part; expected one, or data.test = 'pool'")
         return everything[: dataset.official], everything[dataset.official :]
-    rng = generator(seed, "split", client_id)
+    rng = generator(seed, "local-split")  # clients that share a file test on the same samples
     if data.stratify:
         return split_by_class(everything, strata_of(data, dataset), data.train_ratio, rng)
     return split(everything, data.train_ratio, rng)

@@ -135,7 +135,8 @@ def check_arrays(arrays: Arrays, like: Arrays) -> None:
         if not _is_moderate(array):
             raise ProtocolError(
                 f"{name} has values that are not finite or beyond {LARGEST:.0e} "
-                "(the training diverged)"
+                "(the training diverged; a smaller training.learning_rate or "
+                "training.grad_clip helps)"
             )
 
 

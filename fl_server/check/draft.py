@@ -20,6 +20,10 @@ CLIENTS = 12  # at most; fewer where there are few samples
 EACH = 25  # samples that a client should have at least
 IMAGE_SIZE = 64  # of images that have several sizes
 IMAGE = 3  # dimensions
+_FOR_NUMBERS = (
+    "# targets keep their unit, in which plain SGD may diverge; adam does not mind",
+    'optimizer = "adam"',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +35,34 @@ class Draft:
     model_to_write: str = ""  # where none of ours would do
 
 
-def draft(file: Path, dataset: str, target: str, *, local: bool) -> Draft:
-    """An experiment in `file` for a dataset that is named as seen from here."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a person says about the data: its name as seen from here, and how it is used."""
+
+    dataset: str
+    target: str = ""
+    features: tuple[str, ...] = ()
+    clients: int = 0  # 0: as the number of samples suggests
+    local: bool = False
+
+
+def draft(file: Path, wanted: Wanted) -> Draft:
+    """An experiment in `file` for a dataset."""
+    dataset, local = wanted.dataset, wanted.local
     if ":" not in dataset:
         raise UsageError(
             f"--dataset is {dataset!r}; expected csv:FILE, parquet:FILE, npz:FILE, folder:PATH "
             "or file.py:function"
         )
     use_code(file.parent.absolute())
-    data = DataSection(dataset=_as_seen_from(file.parent, dataset), target=target)
+    data = DataSection(
+        dataset=_as_seen_from(file.parent, dataset),
+        target=wanted.target,
+        features=wanted.features,
+    )
     data, schema = _looked_at(data)
-    clients = 4 if local else max(1, min(CLIENTS, (schema.train + schema.test) // EACH))
+    usual = 4 if local else max(1, min(CLIENTS, (schema.train + schema.test) // EACH))
+    clients = wanted.clients or usual
     inputs = schema.all_inputs
     lines = [
         f"# {_words(schema, inputs)}",
@@ -59,6 +80,7 @@ def draft(file: Path, dataset: str, target: str, *, local: bool) -> Draft:
         "",
         "[training]",
         "epochs = 2",
+        *(_FOR_NUMBERS if schema.kind == "regression" else ()),
         "",
     ]
     missing = _model(inputs) if len(inputs) > 1 else ""
@@ -96,6 +118,7 @@ def _data_lines(data: DataSection, schema: Schema, clients: int, *, local: bool)
     partition = "local" if local else "dirichlet" if skewed else "iid"
     lines = [f"dataset = {as_toml(name or data.dataset)}"]
     lines += [f"target = {as_toml(data.target)}"] if data.target else []
+    lines += [f"features = {as_toml(data.features)}"] if data.features else []
     lines += [f"image_size = {data.image_size}"] if data.image_size else []
     lines += [f"clients = {clients}", f"partition = {as_toml(partition)}"]
     return lines + (["alpha = 1.0"] if partition == "dirichlet" else [])

@@ -10,7 +10,7 @@ import click
 from common.config import Experiment
 from common.errors import UsageError
 from common.experiment.file import load_experiment, write_text
-from fl_server.check.draft import draft
+from fl_server.check.draft import Wanted, draft
 from fl_server.check.verdict import Verdict, judge
 from fl_server.cli.options import experiment_file, overrides_option
 
@@ -22,12 +22,34 @@ from fl_server.cli.options import experiment_file, overrides_option
 @click.option("--dataset", metavar="KIND:PATH",
               help="Your own data, such as csv:FILE, npz:FILE or folder:PATH: look at it, and "
               "write a short file that fits.")  # fmt: skip
-@click.option("--target", default="", metavar="COLUMN",
-              help="What models learn to answer.  [default: target or label]")  # fmt: skip
-@click.option("--local", is_flag=True,
-              help="The data is an example of what boards have, and stays there.")  # fmt: skip
-def init(file: Path, dataset: str | None, target: str, local: bool) -> None:
-    """Write an experiment file with every setting, its default and what it means.
+@click.option(
+    "--target",
+    default="",
+    metavar="COLUMN",
+    help="What models learn to answer.  [default: target, targets or label]",
+)
+@click.option(
+    "--features",
+    default="",
+    metavar="LIST",
+    help="The columns that models get, such as a,b,c.  [default: all others]",
+)
+@click.option(
+    "--clients",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Clients.  [default: 12, fewer where there are few samples; local: 4]",
+)
+@click.option(
+    "--local",
+    is_flag=True,
+    help="The data is an example of what boards have, under the same file name.",
+)
+def init(
+    file: Path, dataset: str | None, target: str, features: str, clients: int, local: bool
+) -> None:
+    """Write an experiment file: every setting and what it means, or a short one for your data.
 
     \b
     Example: fl-server init my-experiment.toml
@@ -36,9 +58,10 @@ def init(file: Path, dataset: str | None, target: str, local: bool) -> None:
     """
     if file.exists():
         raise UsageError(f"{file} is already there; it is not overwritten")
-    if dataset is None and (target or local):
-        raise UsageError("--target and --local are about a --dataset")
-    made = draft(file, dataset, target, local=local) if dataset else None
+    if dataset is None and (target or features or clients or local):
+        raise UsageError("--target, --features, --clients and --local are about a --dataset")
+    chosen = tuple(name.strip() for name in features.split(",") if name.strip())
+    made = draft(file, Wanted(dataset, target, chosen, clients, local)) if dataset else None
     text = write_text(Experiment()) if made is None else made.text
     try:
         file.write_text(text, encoding="utf-8")
@@ -75,7 +98,8 @@ def check(file: Path, overrides: tuple[str, ...], complete: bool) -> None:
         click.echo(f"{file} cannot be run: {_count(verdict.problems, 'problem')}", err=True)
         sys.exit(2)
     doubtful = f", but see {_count(verdict.doubts, 'note')} above" if verdict.doubts else ""
-    click.echo(f"{file} can be run{doubtful}: fl-server lab {file}")
+    where = " --data FOLDER" if experiment.data.partition == "local" else ""
+    click.echo(f"{file} can be run{doubtful}: fl-server lab {file}{where}")
 
 
 def _show(verdict: Verdict) -> None:

@@ -49,6 +49,17 @@ def test_a_table_becomes_an_experiment(tmp_path: Path) -> None:
     assert experiment.data.clients == 2  # 60 samples
 
 
+def test_columns_and_clients_can_be_chosen_and_numbers_are_learned_by_adam(
+    tmp_path: Path,
+) -> None:
+    table = write_table(tmp_path / "power.csv")
+    words = ("--dataset", f"csv:{table}", "--target", "kw", "--features", "heat")
+    experiment = written(tmp_path, *words, "--clients", "3")
+    assert experiment.data.features == ("heat",)
+    assert experiment.data.clients == 3
+    assert experiment.training.optimizer == "adam"
+
+
 @pytest.mark.parametrize(("sizes", "wanted"), [((40,), 0), ((40, 50), 64)])
 def test_a_folder_of_images_becomes_an_experiment(
     tmp_path: Path, sizes: tuple[int, ...], wanted: int
@@ -94,7 +105,7 @@ def test_several_inputs_need_a_model_and_that_is_said(tmp_path: Path) -> None:
         (("--dataset", "mnist"), "--dataset is 'mnist'; expected csv:FILE"),
         (("--dataset", "csv:none.csv"), "which is not there"),
         (("--dataset", "csv:power.csv", "--target", "kwh"), "kwh"),
-        (("--target", "kw"), "--target and --local are about a --dataset"),
+        (("--target", "kw"), "--clients and --local are about a --dataset"),
     ],
 )
 def test_what_cannot_be_looked_at_is_refused(

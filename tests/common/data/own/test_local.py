@@ -53,14 +53,15 @@ def test_a_client_has_a_folder_or_a_file_of_its_own_or_shares_one(tmp_path: Path
         make_local_shard(named, board, 0, 1)
 
 
-def test_the_split_is_the_clients_own_and_the_same_each_time(tmp_path: Path) -> None:
+def test_clients_that_share_a_file_test_on_the_same_samples(tmp_path: Path) -> None:
     put(tmp_path / "r.csv", GOOD)
     found = experiment(tmp_path, "stratify = true").data
     one, again = (make_local_shard(found, tmp_path, 0, 1)[0] for _ in range(2))
     other = make_local_shard(found, tmp_path, 1, 1)[0]
-    assert np.array_equal(one.train.inputs[0], again.train.inputs[0])
-    assert not np.array_equal(one.train.inputs[0], other.train.inputs[0])
-    assert np.bincount(one.train.targets).tolist() == [11, 20]  # three quarters of 14 and 26
+    assert np.array_equal(one.test.inputs[0], again.test.inputs[0])
+    assert np.array_equal(one.test.inputs[0], other.test.inputs[0])
+    trained = {tuple(row) for row in other.train.inputs[0]}
+    assert not trained & {tuple(row) for row in one.test.inputs[0]}
 
 
 def test_a_run_goes_on_with_the_samples_it_began_with(tmp_path: Path) -> None:
