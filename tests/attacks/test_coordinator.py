@@ -37,7 +37,7 @@ from tests.attacks.stage import STOLEN, StolenStage, tables_in
 from tests.fl_server.coordinator.scripted import Stage
 
 # steps between the first forged message and the kill
-AFTER = [2, 20, *(pytest.param(after, marks=pytest.mark.slow) for after in (0, 5))]
+AFTER = [5, *(pytest.param(after, marks=pytest.mark.slow) for after in (0, 2, 20))]
 
 
 @pytest.fixture(scope="module")

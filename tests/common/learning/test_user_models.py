@@ -213,6 +213,7 @@ def test_torchvisions_networks_have_their_names_and_a_head() -> None:
     assert shapes["head.3.weight"] == (10, 1024)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "problem"),
     [

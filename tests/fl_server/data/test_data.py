@@ -34,6 +34,7 @@ def fl_server(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, [str(word) for word in arguments])
 
 
+@pytest.mark.slow
 def test_a_sheet_shows_what_augmentation_makes_of_images(tmp_path: Path) -> None:
     demo, out = ROOT / "examples" / "demo.toml", tmp_path / "sheet.png"
     done = fl_server("data", "show", demo, "--augmented", "-o", out)
@@ -174,6 +175,7 @@ def test_a_bar_shows_the_classes_in_proportion() -> None:
     assert second.split() == ["1", "1" * 10, "20"]
 
 
+@pytest.mark.slow
 def test_pictures_are_written_and_the_same_again(experiment: Path, tmp_path: Path) -> None:
     for name in ("one.png", "two.png", "three.svg"):
         done = fl_server("data", "show", experiment, "--rebalanced", "-o", tmp_path / name)

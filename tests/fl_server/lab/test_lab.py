@@ -6,6 +6,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ def test_neighbours_stay_together() -> None:
     assert share_out(range(5), 2) == {"b1": (0, 1), "b2": (2, 3, 4)}
 
 
+@pytest.mark.slow
 def test_a_killed_broker_comes_back_on_a_port_that_no_outgoing_connection_takes(
     tmp_path: Path,
 ) -> None:

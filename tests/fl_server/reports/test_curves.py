@@ -97,6 +97,7 @@ def keys(groups: list[Group]) -> dict[str, Plot]:
     return {plot.key: plot for plot in setting_plots(groups)}
 
 
+@pytest.mark.slow
 def test_plots_over_settings_are_drawn_where_runs_differ_in_them(tmp_path: Path) -> None:
     assert keys(group_runs([run(0.1, 0.5)])) == {}
     grid = [

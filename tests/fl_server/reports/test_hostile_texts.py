@@ -168,6 +168,7 @@ def test_a_whole_report_of_hostile_runs(tmp_path: Path) -> None:
         ET.parse(picture)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Glyph")
 @pytest.mark.parametrize("some", range(6))
 def test_a_picture_of_a_dataset_of_any_name(some: int, tmp_path: Path) -> None:
