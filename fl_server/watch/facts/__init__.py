@@ -12,29 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, get_args
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from common.wire.messages import Ids, Telemetry
 from common.wire.messages import Info as InfoMessage
+from fl_server.watch.facts.base import Base, Note
 from fl_server.watch.facts.lines import MetricsLine, TrainingLine
-
-
-class Base(
-    msgspec.Struct, frozen=True, kw_only=True, tag_field="event", forbid_unknown_fields=True
-):
-    """What every fact has: the time at which it was reported, in seconds since 1970."""
-
-    time: float = 0.0
-
-
-class Note(Base, frozen=True):
-    """A fact that is a sentence, perhaps about a board and one of its clients."""
-
-    text: str
-    board: str = ""
-    client: int | None = None
-
 
 # the run
 
