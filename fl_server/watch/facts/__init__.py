@@ -16,7 +16,8 @@ from msgspec import UNSET, UnsetType
 
 from common.wire.messages import Ids, Telemetry
 from common.wire.messages import Info as InfoMessage
-from fl_server.watch.facts.base import Base, Note
+from fl_server.watch.facts.base import Base as Base
+from fl_server.watch.facts.base import Note as Note
 from fl_server.watch.facts.lines import MetricsLine, TrainingLine
 
 # the run
