@@ -26,6 +26,7 @@ BENCHMARKS = (
     "bytes",
     "scale",
     "startup",
+    "start",
 )
 
 

@@ -17,7 +17,7 @@ from common.access.address import Address
 from common.errors import ProtocolError
 from common.wire.chunks import cut
 from common.wire.link import Arrived, Session, Up
-from common.wire.messages import Chunk, ClientMetrics, Connected, Count, CurrentRound, Selected
+from common.wire.messages import Chunk, ClientMetrics, Connected, CurrentRound, Selected, Sums
 from common.wire.paho_link import PahoLink
 from common.wire.presence import Presence, first_claim
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
@@ -108,12 +108,12 @@ class LightBoard:
     def _measure(self, current: CurrentRound, selected: Selected) -> None:
         for client in self._clients:
             if client in selected.testers:
-                counts = {"G": Count(correct=1, total=1)}
+                counts = {"G": Sums(samples=1, sums={"correct": (1.0,), "loss": (1.0,)})}
                 metrics = ClientMetrics(
                     run=current.run,
                     round=current.round,
                     client=client,
-                    counts=counts,  # type: ignore[arg-type]
+                    own=counts,  # type: ignore[arg-type]
                 )
                 self._link.publish(packet("fl", metrics))
 

@@ -43,7 +43,6 @@ from fl_server.watch.viewers import Viewers, without_failure
 from fl_server.watch.web import server as web
 
 log = logging.getLogger(__name__)
-
 _DISPLAY = "the display"
 
 
@@ -122,8 +121,7 @@ def run(
 
 def lab(options: RunOptions, store: RunStore, *, boards: int, workers: int) -> bool:
     """The whole testbed here; False if it was interrupted."""
-    clients = participants_of(store.experiment())
-    folder = store.folder / "lab"
+    clients, folder = participants_of(store.experiment()), store.folder / "lab"
     check_boards(folder, clients, boards)
     with _at_work(options, store) as work:
         data, code = options.data, store.code
@@ -145,6 +143,7 @@ def run_in(testbed: Lab, options: RunOptions, store: RunStore) -> bool:
 
 
 def _coordinate(testbed: Lab, options: RunOptions, store: RunStore, work: _Work) -> bool:
+    testbed.make_shards(store.experiment())
     coordinator = Coordinator(
         store,
         PahoLink(testbed.address),
@@ -167,15 +166,8 @@ def faulty_lab(
     participants = participants_of(store.experiment())
     folder = store.folder / "lab"
     display = Lines(store.folder.name)
-    own = Lab(
-        folder,
-        participants,
-        boards,
-        workers,
-        relayed=True,
-        data=options.data,
-        code=store.code,
-    )
+    data, code = options.data, store.code
+    own = Lab(folder, participants, boards, workers, relayed=True, data=data, code=code)
     with own as testbed:
         troubled = FaultyLab(store, testbed, script, display.write)
         with (
@@ -278,8 +270,7 @@ def _shown(
         yield
         return
     with web.serving(options.web, address, federation) as served:
-        text = f"the page is at {served.url}"
-        observe(stamped(facts.Web(text=text), time.time()))
+        observe(stamped(facts.Web(text=f"the page is at {served.url}"), time.time()))
         yield
 
 

@@ -15,10 +15,11 @@ import numpy as np
 
 from common.arrays import Arrays
 from common.errors import FedbedError
-from common.wire.messages import ClientMetrics, Count
+from common.wire.messages import ClientMetrics
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.worker.orders import JobDone, JobError, JobOrder, Prepare, Prepared, Report
 from common.worker.snapshot_store import SnapshotStore
+from tests.some_sums import counted
 
 SAMPLES = 10
 TOTAL = 100
@@ -140,7 +141,7 @@ class HashingPool:
         blob = encode_tensors(update, meta)
         state = {"seen": drawn}
         self._store.write(
-            order.client, order.round, state=state, update=blob, counts=None, durable=False
+            order.client, order.round, state=state, update=blob, tests=None, durable=False
         )
 
     def _test(self, order: JobOrder) -> ClientMetrics:
@@ -150,7 +151,7 @@ class HashingPool:
             run=self._store.run,
             round=order.round,
             client=order.client,
-            counts={"G": Count(correct=correct, total=TOTAL)},
+            own={"G": counted(correct, TOTAL)},
         )
 
     def _hash(self, order: JobOrder, model: Arrays) -> bytes:

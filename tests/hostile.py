@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import unicodedata
+from collections.abc import Callable
 
 HOSTILE = (
     "[/x]",
@@ -48,3 +51,17 @@ def controls(text: str) -> set[str]:
     """The characters of a text that could control a terminal or reorder a line."""
     bad = {"Cc", "Cf", "Cs", "Zl", "Zp"}
     return {repr(c) for c in text if unicodedata.category(c) in bad}
+
+
+def with_every_text(test: Callable[..., None]) -> Callable[..., None]:
+    """One test with all texts, one after another; a traceback shows which `text` it was."""
+
+    @functools.wraps(test)
+    def run(**fixtures: object) -> None:
+        for text in HOSTILE:
+            test(text=text, **fixtures)
+
+    found = inspect.signature(test)
+    others = [parameter for name, parameter in found.parameters.items() if name != "text"]
+    run.__signature__ = found.replace(parameters=others)  # type: ignore[attr-defined]
+    return run

@@ -24,15 +24,18 @@ from common.experiment.option_tables import refreshed
 from common.experiment.resolve import checked, shapes_of
 from common.plugins import use_code
 from common.rng import generator
+from common.tasks.task import METRICS
 from common.wire.topics import TOPICS
 from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
 from fl_server.lab.faulty_lab import read_script
 from fl_server.reports.runs import read_reference
+from fl_server.run.tally import Tally
 from fl_server.studies.catalog import find_study
 from fl_server.sweeps.grid import plan
 from fl_server.watch.facts import KEPT_KINDS, KINDS
 from fl_server.watch.facts.lines import MetricsLine
+from tests.some_sums import classification
 
 SERVER = Server(
     clients=1, participants=1, classes=2, round=1, rng=lambda purpose: generator(1, purpose)
@@ -71,7 +74,9 @@ def test_every_option_in_the_docs_exists() -> None:
         "logdir",
         "build",
         "scale",
-    }  # of tests.chaos, tensorboard, docker
+        *("hostfile", "local-directory", "nthreads"),
+        *("cpus-per-task", "nodes", "ntasks-per-node"),
+    }  # of tests.chaos, tensorboard, docker; Dask; Slurm
     known = {
         option.lstrip("-")
         for group in GROUPS.values()
@@ -141,7 +146,18 @@ def test_every_column_of_the_metrics_is_in_the_docs() -> None:
     page = (ROOT / "docs" / "results.md").read_text()
     part = page.partition("\n## metrics.jsonl\n")[2].partition("\n## ")[0]
     heads = "".join(re.findall(r"^\| (`.*?) \|", part, re.M))
-    assert set(re.findall(r"`(\w+)`", heads)) == set(MetricsLine.__struct_fields__)
+    assert "`<metric>_global`" in heads
+    tests = {name for name in Tally().tests(classification()) if "accuracy" not in name}
+    fields = set(MetricsLine.__struct_fields__) - {"tests"}
+    assert set(re.findall(r"`(\w+)`", heads)) == fields | tests
+
+
+def test_every_metric_is_in_the_docs_of_its_kind() -> None:
+    page = (ROOT / "docs" / "own.md").read_text()
+    for kind, metrics in METRICS.items():
+        row = next(line for line in page.splitlines() if line.startswith(f'| `"{kind}"` |'))
+        cell = row.rstrip(" |").rpartition("|")[2].replace("*", "")
+        assert {name.strip() for name in cell.split(",")} == {one.name for one in metrics}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=str)

@@ -112,7 +112,7 @@ def test_an_impatient_run_always_ends_and_never_with_too_few_updates(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(patient_setups, st.binary(min_size=200, max_size=3 * LONGEST_STORY), st.booleans())
 def test_many_more_disturbed_runs_end_with_the_numbers_of_an_undisturbed_one(
     setup: Setup, story: bytes, leftovers: bool
@@ -122,7 +122,7 @@ def test_many_more_disturbed_runs_end_with_the_numbers_of_an_undisturbed_one(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     hasty_setups,
     st.binary(min_size=200, max_size=3 * LONGEST_STORY),

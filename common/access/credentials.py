@@ -46,7 +46,6 @@ class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ca: str
     clients: str = ""
     data: str = ""  # of a board, if its owner adds it: where its own data is
-    class_counts: bool = False
 
     def __repr__(self) -> str:
         return f"Credentials(role={self.role!r}, name={self.name!r})"
@@ -124,7 +123,7 @@ def credentials_text(credentials: Credentials) -> str:
         *(
             f'{name} = "{value}"'
             for name, value in msgspec.structs.asdict(credentials).items()
-            if name != "ca"
+            if name not in ("ca", "data") or (name == "data" and value)
         ),
         f"ca = '''\n{credentials.ca.strip()}\n'''",
     ]

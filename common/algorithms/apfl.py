@@ -7,7 +7,7 @@ which is the personal model, and stays apart. Both learn alpha, by steps along i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import msgspec
@@ -19,6 +19,7 @@ from common.algorithms.base import (
     Algorithm,
     Batch,
     Client,
+    Loss,
     Net,
     Predictor,
     Trained,
@@ -65,7 +66,7 @@ def apfl(
             {**model_of(download), **own},
             only=(*MODEL, *OWN),
             settings=settings,
-            loss=_separate if variant == "blend" else _through_mixture(share),
+            loss=_separate(client) if variant == "blend" else _through_mixture(client, share),
             after=share.follow if variant == "blend" else None,
         )
         trained, mine = model_of(model.arrays), _as_model(model.arrays)
@@ -127,32 +128,33 @@ class _Share:
             self.value = min(1.0, max(0.0, self.value - self._rate * slope))
 
 
-def _separate(net: Net, inputs: Batch, labels: Tensor) -> Tensor:
+def _separate(client: Client) -> Loss:
     """Both models separately: they share nothing, so a step on the sum is a step on each."""
-    from torch.nn import functional  # only training processes have torch
 
-    own = net.part("own_head")(net.part("own_base")(inputs))
-    return functional.cross_entropy(net(inputs), labels) + functional.cross_entropy(own, labels)
+    def loss(net: Net, inputs: Batch, targets: Tensor) -> Tensor:
+        own = net.part("own_head")(net.part("own_base")(inputs))
+        return client.loss(net(inputs), targets) + client.loss(own, targets)
+
+    return loss
 
 
-def _through_mixture(share: _Share) -> Callable[[Net, Batch, Tensor], Tensor]:
+def _through_mixture(client: Client, share: _Share) -> Loss:
     """The global model separately, the own one through the mixture; alpha moves once, first."""
     import torch
-    from torch.nn import functional
 
     first = True
 
-    def loss(net: Net, inputs: Batch, labels: Tensor) -> Tensor:
+    def loss(net: Net, inputs: Batch, targets: Tensor) -> Tensor:
         nonlocal first
         base = _mixture(net, "base", share.value)
         head = _mixture(net, "head", share.value)
         features = torch.func.functional_call(_module(net, "own_base"), base, (inputs,))
         logits = torch.func.functional_call(_module(net, "own_head"), head, (features,))
-        through = functional.cross_entropy(logits, labels)
+        through = client.loss(logits, targets)
         if first:
             first = False
             share.move(_slope(net, {"base": base, "head": head}, through))
-        return functional.cross_entropy(net(inputs), labels) + through
+        return client.loss(net(inputs), targets) + through
 
     return loss
 

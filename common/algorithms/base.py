@@ -29,6 +29,9 @@ from common.algorithms.client import Net as Net
 from common.algorithms.client import Predictor as Predictor
 from common.algorithms.client import rows as rows
 from common.arrays import Array, Arrays, parts
+from common.config.task import KINDS as KINDS
+from common.config.task import OF_ONE_CLASS as OF_ONE_CLASS
+from common.config.task import Kind as Kind
 from common.data.rebalance import Rebalance
 from common.wire.messages import Stage
 
@@ -173,7 +176,8 @@ class Algorithm:
     server has used its update. `most_weight` is the largest weight that an update of a client
     with so many samples may have: heavier ones are rejected. `copies` names parts that are
     built like the base or the head. `splits`: it treats the model's head by itself.
-    `rebalance` is which rebalanced samples the clients need.
+    `rebalance` is which rebalanced samples the clients need. `tasks` are the kinds of tasks
+    that it can do: some need samples of one class each.
     """
 
     name: str
@@ -190,6 +194,7 @@ class Algorithm:
     most_weight: Callable[[int], float] = by_samples
     copies: Mapping[str, Literal["base", "head"]] = field(default_factory=dict)
     rebalance: Rebalance | None = None
+    tasks: tuple[Kind, ...] = KINDS
     splits: bool = False
 
     @property

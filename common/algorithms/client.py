@@ -130,9 +130,9 @@ class Client(Protocol):
     ) -> LocalModel:
         """Train copies of the arrays whose part is in `only`; all others stay as they are.
 
-        By default: cross-entropy of the model on the client's training samples, for
+        By default: the task's loss of the model on the client's training samples, for
         the epochs or steps of the settings. `special` has settings for single parts.
-        `loss(net, inputs, labels)` is another loss (None: skip the batch); `extra(parameters)`
+        `loss(net, inputs, targets)` is another loss (None: skip the batch); `extra(parameters)`
         gives terms to add to the gradients, before momentum; `after(parameters, gradients)`
         is called after every step; `purpose` names the randomness of the shuffles. The
         optimizer starts anew (see `training.optimizer_state`), but continues where the last
@@ -145,5 +145,8 @@ class Client(Protocol):
     def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
         """A model ready to classify; `logits` replaces the way it computes its logits."""
 
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The task's loss of some outputs: its mean over the batch."""
+
     def mean_loss(self, arrays: Arrays, samples: Samples) -> float:
-        """Mean cross-entropy of a model on some samples."""
+        """The task's loss of a model: its mean over some samples."""

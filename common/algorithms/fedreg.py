@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta
 
 from common.algorithms.base import (
+    KINDS,
     MODEL,
+    OF_ONE_CLASS,
     Algorithm,
-    Batch,
     Client,
     LocalModel,
-    Net,
+    Loss,
     Predictor,
     Trained,
     model_of,
@@ -33,7 +34,7 @@ from common.data.rebalance import Rebalance
 from common.wire.messages import Stage
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 
 def fedreg(
@@ -115,7 +116,7 @@ def fedreg(
                 model.arrays,
                 only=first_parts,
                 epochs=epochs,
-                loss=None if single_head else sum_of_heads,
+                loss=None if single_head else sum_of_heads(client),
                 purpose=f"shuffle{suffix}",
                 phase="shuffle",
             )
@@ -151,11 +152,10 @@ def fedreg(
         )
         if has_set
         else None,
+        tasks=OF_ONE_CLASS if has_set else KINDS,
     )
 
 
-def sum_of_heads(net: Net, inputs: Batch, labels: Tensor) -> Tensor:
+def sum_of_heads(client: Client) -> Loss:
     """The loss of the first phase; its gradient reaches the base through both heads."""
-    from torch.nn import functional  # only training processes have torch
-
-    return functional.cross_entropy(both_heads(net, inputs), labels)
+    return lambda net, inputs, targets: client.loss(both_heads(net, inputs), targets)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from common.algorithms.base import (
+    OF_ONE_CLASS,
     Algorithm,
     Batch,
     Client,
@@ -35,8 +36,6 @@ def fedrod(*, first_head: FirstHead = "initial", weighting: Weighting = "samples
         return personal_head(first_head, download)
 
     def client_update(client: Client, state: Arrays, download: Arrays) -> Trained:
-        from torch.nn import functional  # only training processes have torch
-
         seen = np.log(np.maximum(client.counts, 1e-9)).astype(np.float32)
         prior = client.tensors({"prior": seen})["prior"]
 
@@ -44,9 +43,9 @@ def fedrod(*, first_head: FirstHead = "initial", weighting: Weighting = "samples
             # the two terms share no parameter, so one step on their sum is a step on each
             features = net.part("base")(inputs)
             shared = net.part("head")(features)
-            balanced = functional.cross_entropy(shared + prior, labels)
+            balanced = client.loss(shared + prior, labels)
             own = shared.detach() + net.part("personal")(features.detach())
-            return balanced + functional.cross_entropy(own, labels)
+            return balanced + client.loss(own, labels)
 
         start = {**model_of(download), **state}
         model = client.train(start, only=("base", "head", "personal"), loss=loss)
@@ -68,6 +67,7 @@ def fedrod(*, first_head: FirstHead = "initial", weighting: Weighting = "samples
         server_update=new_state,
         stages=stages,
         copies={"personal": "head"},
+        tasks=OF_ONE_CLASS,
     )
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from msgspec import Meta
 
 from common.algorithms.base import (
+    OF_ONE_CLASS,
     Algorithm,
     Batch,
     Client,
@@ -82,7 +83,7 @@ def gpfl(
             directions = functional.normalize(net.tensor(TABLE))
             angles = functional.normalize(shared) @ directions.T
             distance: Tensor = (shared - fixed["table"][labels]).norm()
-            own_loss = functional.cross_entropy(personal, labels)
+            own_loss = client.loss(personal, labels)
             return own_loss + functional.cross_entropy(angles, labels) + lam * distance
 
         steered = msgspec.structs.replace(
@@ -126,6 +127,7 @@ def gpfl(
         server_update=server_update,
         global_model=global_model,
         stages=stages,
+        tasks=OF_ONE_CLASS,
     )
 
 

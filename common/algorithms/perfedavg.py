@@ -44,7 +44,6 @@ def perfedavg(
 
     def client_update(client: Client, _state: Arrays, download: Arrays) -> Trained:
         import torch
-        from torch.nn import functional
 
         rate = inner_rate or client.learning_rate
 
@@ -54,7 +53,7 @@ def perfedavg(
                 return None
             module = cast("nn.Module", net)
             parameters = dict(module.named_parameters())
-            here = functional.cross_entropy(net(rows(inputs, slice(half))), labels[:half])
+            here = client.loss(net(rows(inputs, slice(half))), labels[:half])
             gradients = torch.autograd.grad(here, list(parameters.values()))
             # first order: the gradient at the looked-ahead point, applied here
             ahead = {
@@ -64,7 +63,7 @@ def perfedavg(
             logits = torch.func.functional_call(
                 module, ahead, (rows(inputs, slice(half, None)),)
             )
-            return functional.cross_entropy(logits, labels[half:])
+            return client.loss(logits, labels[half:])
 
         settings = msgspec.structs.replace(
             _plain(client), batch_size=2 * client.training.batch_size

@@ -20,6 +20,7 @@ from common.config.schema import ColumnSchema as ColumnSchema
 from common.config.schema import InputSchema as InputSchema
 from common.config.schema import Schema as Schema
 from common.config.section import Section as Section
+from common.config.task import TaskSection as TaskSection
 from common.wire.messages import Encoding as Encoding
 
 
@@ -30,6 +31,7 @@ class Experiment(Section, frozen=True, kw_only=True):
     algorithm: AlgorithmSection = AlgorithmSection()
     model: ModelSection = ModelSection()
     data: DataSection = DataSection()
+    task: TaskSection = TaskSection()
     training: TrainingSection = TrainingSection()
     selection: SelectionSection = SelectionSection()
     aggregation: AggregationSection = AggregationSection()

@@ -1,4 +1,4 @@
-"""PURE: by what samples are divided among clients: their classes, or bins of their numbers."""
+"""By what samples are divided among clients: their classes, or bins of their numbers."""
 
 from __future__ import annotations
 

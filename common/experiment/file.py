@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import math
 import re
@@ -49,6 +50,14 @@ def load_experiment(
         return parse_experiment(table)
     except ConfigError as error:
         raise ConfigError(f"{_place(path, text, overrides, str(error))}: {error}") from error
+
+
+def read_experiment(path: Path) -> Experiment:
+    """The complete experiment of a run, as it was checked then: its code may be gone now."""
+    try:
+        return _parsed(read_table(path)[1])
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def code_folder_of(path: Path) -> Path:
@@ -99,7 +108,11 @@ def apply_override(table: dict[str, Any], override: str) -> None:
 
 def parse_experiment(table: Mapping[str, Any]) -> Experiment:
     """A parsed file as an Experiment, every key checked."""
-    sections = get_type_hints(Experiment)
+    return checked(_parsed(table))
+
+
+def _parsed(table: Mapping[str, Any]) -> Experiment:
+    sections = _hints(Experiment)
     _check_names("", table, sections)
     values: dict[str, Any] = {}
     for name, kind in sections.items():
@@ -107,7 +120,13 @@ def parse_experiment(table: Mapping[str, Any]) -> Experiment:
         if not isinstance(inner, dict):
             raise ConfigError(f"{name} is {inner!r}; expected a section: [{name}]")
         values[name] = _parse_section(name, kind, inner)
-    return checked(Experiment(**values))
+    return Experiment(**values)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Its fields and their types; to find them takes longer than all the rest."""
+    return get_type_hints(kind)
 
 
 def _parse_section(name: str, kind: type[Section], inner: dict[str, Any]) -> Section:
@@ -121,7 +140,7 @@ def _parse_section(name: str, kind: type[Section], inner: dict[str, Any]) -> Sec
                 raise ConfigError(f"{name}.{key} is {value!r}; expected a number or a string")
         inner = {**({"name": inner["name"]} if "name" in inner else {}), "options": options}
     else:
-        _check_names(f"{name}.", inner, get_type_hints(kind))
+        _check_names(f"{name}.", inner, _hints(kind))
     try:
         return msgspec.convert(inner, kind)
     except msgspec.ValidationError as error:

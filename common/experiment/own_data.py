@@ -57,8 +57,8 @@ def _with(experiment: Experiment, data: DataSection) -> Experiment:
 
 
 def _wanted(experiment: Experiment) -> Kind | None:
-    kind: Kind | str = getattr(getattr(experiment, "task", None), "kind", "auto")
-    return None if kind == "auto" else kind  # type: ignore[return-value]
+    kind = experiment.task.kind
+    return None if kind == "auto" else kind
 
 
 def _refuse_own_settings(data: DataSection) -> None:

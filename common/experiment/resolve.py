@@ -31,10 +31,12 @@ from common.data.partition import no_natural_clients
 from common.data.skews import smallest_of
 from common.errors import ConfigError, UsageError
 from common.experiment.own_data import with_moments, with_schema
+from common.experiment.tasks import check_task, task_of
 from common.ids import parse_ids, show_ids
 from common.learning.specs import ModelOptions, ModelSpec, Sample, Shape, build_spec, initial
 from common.plugins import code_folder
 from common.rng import generator
+from common.tasks.task import resolved
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -50,7 +52,8 @@ def own_code(experiment: Experiment) -> tuple[str, ...]:
         places.append(experiment.model.name)
     if experiment.data.partition == "local" and is_function(experiment.data.dataset):
         places.append(experiment.data.dataset)
-    return tuple(places)
+    places += [name for name in (experiment.task.loss, *experiment.task.metrics) if ":" in name]
+    return tuple(dict.fromkeys(places))
 
 
 def algorithm_of(experiment: Experiment) -> Algorithm:
@@ -218,8 +221,21 @@ def checked(experiment: Experiment) -> Experiment:
     build_complete(name, options)  # builders refuse what types cannot express
     _check_sections(experiment)
     experiment = with_moments(experiment)
+    task = resolved(experiment.task, info_of(experiment.data).kind)
     algorithm = AlgorithmSection(name=name, options=options)
-    return msgspec.structs.replace(experiment, algorithm=algorithm)
+    found = msgspec.structs.replace(experiment, algorithm=algorithm, task=task)
+    _check_task(found)
+    return found
+
+
+def _check_task(experiment: Experiment) -> None:
+    task, algorithm = task_of(experiment), algorithm_of(experiment)
+    if task.kind not in algorithm.tasks:
+        raise ConfigError(
+            f"algorithm.name is {experiment.algorithm.name!r}, which needs samples of one "
+            f"class each, but task.kind is {task.kind!r}"
+        )
+    check_task(experiment)
 
 
 def _check_model(experiment: Experiment) -> None:

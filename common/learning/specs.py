@@ -295,9 +295,5 @@ _BLOCKS: dict[str, Callable[[Shape, int, ModelOptions], Blocks]] = {
     "char-lstm": _char_lstm,
 }
 _FOR_TEXT = {"char-lstm"}
-_FITTING: dict[Sample, set[str]] = {
-    "text": _FOR_TEXT,
-    "numbers": {"dnn"},
-    "other arrays": {"dnn"},
-    "several inputs": set(),
-}
+_FITTING: dict[Sample, set[str]] = {"text": _FOR_TEXT, "several inputs": set()}
+_FITTING |= {kind: {"dnn"} for kind in ("numbers", "other arrays")}

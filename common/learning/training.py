@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from common.algorithms.base import MODEL, After, Batch, Extra, Loss, Net
+from common.algorithms.base import MODEL, After, Extra, Loss
 from common.arrays import part_of
 from common.config import TrainingSection
 from common.data.samples import Samples
-from common.learning.device import device
 from common.learning.inputs import Inputs, features_of, inputs_of
+from common.learning.losses import CROSS_ENTROPY, LossFunction, target_tensor
 from common.learning.net import TorchNet
 from common.learning.optimizers import (
     Optimizer,
@@ -41,7 +40,7 @@ class Plan:
     epochs: int | None = None
     steps: int | None = None
     special: Mapping[str, TrainingSection] = field(default_factory=dict)
-    loss: Loss | None = None
+    loss: Loss | None = None  # instead of the task's loss of the model
     extra: Extra | None = None
     after: After | None = None
 
@@ -64,21 +63,22 @@ def train(  # noqa: PLR0913 - each is a thing of its own
     rng: np.random.Generator,
     plan: Plan = PLAIN,
     *,
+    loss: LossFunction = CROSS_ENTROPY.mean,
     round_number: int = 1,
     memory: dict[str, Tensor] | None = None,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> TrainingStats:
     """Train the parts of `net` that the plan names, in place; in evaluation mode afterwards.
 
-    `round_number` is for the decay of the rate; `progress(pass, passes, loss)` is called after
-    every pass over the samples. The optimizer starts from nothing in every call, or from
-    `memory`, in which it then leaves what the next call may start from.
+    `loss` is the task's; `round_number` is for the decay of the rate; `progress(pass, passes,
+    loss)` is called after every pass over the samples. The optimizer starts from nothing in
+    every call, or from `memory`, in which it then leaves what the next call may start from.
     """
     planned = _planned_steps(len(samples), settings, plan)
     passes = math.ceil(planned / _steps_per_pass(len(samples), settings))
     mean, steps = float("nan"), 0
     with torch_chance_from(rng), _trainable(net, plan.only) as parameters:
-        stepper = _Stepper(net, parameters, samples, settings, plan, round_number)
+        stepper = _Stepper(net, parameters, samples, settings, plan, loss, round_number)
         stepper.recall(memory or {})
         for at_pass in range(1, passes + 1):
             batches = _batches(rng.permutation(len(samples)), settings.batch_size)
@@ -104,20 +104,21 @@ class _Stepper:
         samples: Samples,
         settings: TrainingSection,
         plan: Plan,
+        loss: LossFunction,
         round_number: int,
     ) -> None:
         self.steps = 0
         self._net = net
         self._parameters = parameters
         self._tensors = tuple(parameters.values())
-        self._labels = torch.tensor(samples.targets, device=device())
+        self._targets = target_tensor(samples)
         self._settings = settings
         self._plan = plan
-        self._loss = _cross_entropy if plan.loss is None else plan.loss
+        self._loss = _of_model(loss) if plan.loss is None else plan.loss
         self._inputs: Inputs
         if plan.loss is None and plan.only == ("head",) and net.has_fixed_features:
             self._inputs = features_of(net, samples)  # once instead of in every pass
-            self._loss = _cross_entropy_of_features
+            self._loss = _of_features(loss)
         else:
             self._inputs = inputs_of(samples)
         self._optimizers = _optimizers(parameters, settings, plan, round_number)
@@ -150,9 +151,9 @@ class _Stepper:
         return sum(loss * size for loss, size in counted) / total if total else math.nan
 
     def _step(self, batch: npt.NDArray[np.int64]) -> Tensor | None:
-        index = torch.from_numpy(batch).to(self._labels.device)
-        labels = self._labels.index_select(0, index)
-        loss = self._loss(self._net, self._inputs(index), labels)
+        index = torch.from_numpy(batch).to(self._targets.device)
+        targets = self._targets.index_select(0, index)
+        loss = self._loss(self._net, self._inputs(index), targets)
         if loss is None:
             return None
         gradients = torch.autograd.grad(loss, self._tensors)
@@ -174,12 +175,12 @@ def _index(name: str) -> int:
     return int(name.partition(".")[2])
 
 
-def _cross_entropy(net: Net, inputs: Batch, labels: Tensor) -> Tensor:
-    return functional.cross_entropy(net(inputs), labels)
+def _of_model(loss: LossFunction) -> Loss:
+    return lambda net, inputs, targets: loss(net(inputs), targets)
 
 
-def _cross_entropy_of_features(net: Net, features: Batch, labels: Tensor) -> Tensor:
-    return functional.cross_entropy(net.part("head")(features), labels)
+def _of_features(loss: LossFunction) -> Loss:
+    return lambda net, features, targets: loss(net.part("head")(features), targets)
 
 
 def _optimizers(

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from common.texts import printable
 
-PROTOCOL = 1
+PROTOCOL = 2
 LARGEST_REAL = 1e30  # sums of as many as there may be stay finite
 COORDINATOR = "@coordinator"  # its presence is published like a board's, which has no @
 
@@ -48,7 +48,9 @@ Epochs = Annotated[int, Meta(ge=0, le=10**6)]
 Real = Annotated[float, Meta(ge=-LARGEST_REAL, le=LARGEST_REAL)]  # such as a loss
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Joules = Annotated[float, Meta(ge=0, le=1e9)]
-Share = Annotated[float, Meta(ge=0, le=1)]
+MetricName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,39}\Z")]
+MOST_SUMS = 10_000  # numbers under one name, such as a matrix of 100 by 100 classes
+Numbers: TypeAlias = Annotated[tuple[Real, ...], Meta(min_length=1, max_length=MOST_SUMS)]
 Squares = Annotated[float, Meta(ge=0, le=LARGEST_REAL)]
 MOST_COLUMNS = 10_000  # of a table
 BlobDigest = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
@@ -70,12 +72,16 @@ class Telemetry(Wire, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RoundLine(Wire, frozen=True, array_like=True):
-    """The results of a finished round; sent as an array, which is smaller."""
+    """The results of a finished round; sent as an array, which is smaller.
+
+    `main` is the main metric of the experiment's task.
+    """
 
     round: Natural
-    accuracy_global: Share | None = None
-    accuracy_l1: Share | None = None
-    accuracy_l2: Share | None = None
+    main_global: Real | None = None
+    main_l1: Real | None = None
+    main_l2: Real | None = None
+    loss_global: Real | None = None
     train_loss: Real | None = None
     seconds: Seconds | None = None
     bytes_up: Size | None = None
@@ -178,16 +184,11 @@ class Selected(Wire, frozen=True, kw_only=True):
     testers: Ids
 
 
-class Count(Wire, frozen=True, kw_only=True):
-    """Test samples classified correctly, and test samples in total."""
+class Sums(Wire, frozen=True, kw_only=True):
+    """What a test of a model adds up, over how many samples; which names, the task says."""
 
-    correct: Natural
-    total: Annotated[int, Meta(ge=1, le=10**9)]
-
-    def __post_init__(self) -> None:
-        Wire.__post_init__(self)
-        if self.correct > self.total:
-            raise ValueError("more correct answers than test samples")
+    samples: Annotated[int, Meta(ge=1, le=10**9)]
+    sums: Annotated[dict[MetricName, Numbers], Meta(max_length=64)]
 
 
 class Job(Wire, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -199,16 +200,16 @@ class Job(Wire, frozen=True, kw_only=True, forbid_unknown_fields=False):
 
 
 class ClientMetrics(Wire, frozen=True, kw_only=True):
-    """Topic 8: counts of one client for the models of one round.
+    """Topic 8: the tests of one client, of the models of one round.
 
-    `counts` are on the client's own test samples, `union` on samples of all clients.
+    `own` are on the client's own test samples, `union` on samples of all clients.
     """
 
     run: Name
     round: Natural
     client: Natural
-    counts: dict[Stage, Count]
-    union: dict[Stage, Count] = {}
+    own: dict[Stage, Sums]
+    union: dict[Stage, Sums] = {}
 
 
 class TrainEnd(Wire, frozen=True, kw_only=True):

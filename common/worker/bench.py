@@ -21,6 +21,7 @@ from common.data.samples import Samples
 from common.data.shard_file import Shard
 from common.data.shards import ShardSet
 from common.disk.flusher import Flusher
+from common.errors import DataError
 from common.experiment.resolve import (
     algorithm_of,
     buffers_of,
@@ -29,10 +30,11 @@ from common.experiment.resolve import (
     network_of,
     server_of,
 )
-from common.learning.evaluation import count_correct
+from common.experiment.tasks import measure_of
 from common.learning.net import TorchNet
 from common.learning.networks import extract, load
-from common.wire.messages import ClientData, ClientMetrics, Count, Stage, bounded
+from common.tasks.task import tells_classes
+from common.wire.messages import ClientData, ClientMetrics, Stage, Sums, bounded
 from common.wire.tensors import (
     ModelMeta,
     Statistics,
@@ -73,6 +75,7 @@ class Workbench:
         self.run = run
         self.experiment = experiment
         self.algorithm = algorithm_of(experiment)
+        self.measure = measure_of(experiment)
         self._like = self._first_download()
         self.network = network_of(experiment)
         self.buffers = buffers_of(experiment)
@@ -104,11 +107,11 @@ class Workbench:
         if order.private:
             weights = {**weights, **self._read(Path(order.private))}
         trained = self.algorithm.client_update(client, state, weights)
-        counts = union = None
+        tests = union = None
         if "L2" in self.experiment.evaluation.stages:
-            counts = _count(trained.personal, client.shard.test)
+            tests = self.measure.sums(trained.personal, client.shard.test)
             if client.shard.union is not None:
-                union = _count(trained.personal, client.shard.union)
+                union = self.measure.sums(trained.personal, client.shard.union, union=True)
         meta = UpdateMeta(
             run=self.run,
             round=round_number,
@@ -130,7 +133,7 @@ class Workbench:
             round_number,
             state=state,
             update=update,
-            counts=counts,
+            tests=tests,
             union=union,
             durable=self._keeps_state,
         )
@@ -139,26 +142,26 @@ class Workbench:
         return JobResult(meta.loss, client.samples, len(update))
 
     def test(self, order: JobOrder) -> ClientMetrics:
-        """Count the client's correct answers with the models of one round."""
+        """Test the models of one round on the client's samples."""
         client_id, round_number = order.client, order.round
         weights = self._weights(Path(order.download))
         client = self.client(client_id, round_number, _no_progress)
         state = self._state(client, order.base, weights)
         models = self.algorithm.stages(client, state, weights)
-        counts = self._counts(models, client.shard.test)
-        union: dict[Stage, Count] = {}
+        own = self._tests(models, client.shard.test)
+        union: dict[Stage, Sums] = {}
         if client.shard.union is not None and self._union_is_due(round_number):
-            own: dict[Stage, Predictor] = {**models}
-            own.pop("G", None)
-            union = self._counts(own, client.shard.union)
+            personal: dict[Stage, Predictor] = {**models}
+            personal.pop("G", None)
+            union = self._tests(personal, client.shard.union, union=True)
         if order.base is not None:
             last = self._snapshots.record(client_id, order.base)
-            if last.counts is not None:
-                counts["L2"] = last.counts
+            if last.tests is not None:
+                own["L2"] = last.tests
             if last.union is not None and self._union_is_due(round_number):
                 union["L2"] = last.union
         return ClientMetrics(
-            run=self.run, round=round_number, client=client_id, counts=counts, union=union
+            run=self.run, round=round_number, client=client_id, own=own, union=union
         )
 
     def _union_is_due(self, round_number: int) -> bool:
@@ -168,18 +171,18 @@ class Workbench:
         )
         return (round_number - 1) % every == 0 or round_number > rounds
 
-    def _counts(
-        self, models: Mapping[Stage, Predictor], samples: Samples
-    ) -> dict[Stage, Count]:
-        """Counts for each wanted stage; a model that serves two stages is tested once."""
-        known: dict[int, Count] = {}
-        counts: dict[Stage, Count] = {}
+    def _tests(
+        self, models: Mapping[Stage, Predictor], samples: Samples, *, union: bool = False
+    ) -> dict[Stage, Sums]:
+        """Tests for each wanted stage; a model that serves two stages is tested once."""
+        known: dict[int, Sums] = {}
+        tests: dict[Stage, Sums] = {}
         for stage, predictor in models.items():
             if stage in self.experiment.evaluation.stages:
                 if id(predictor) not in known:
-                    known[id(predictor)] = _count(predictor, samples)
-                counts[stage] = known[id(predictor)]
-        return counts
+                    known[id(predictor)] = self.measure.sums(predictor, samples, union=union)
+                tests[stage] = known[id(predictor)]
+        return tests
 
     def _state(self, client: TorchClient, base: int | None, weights: Arrays) -> Arrays:
         """The state the client continues from, without what its optimizers remember."""
@@ -228,6 +231,11 @@ class Workbench:
         data = self.experiment.data
         if data.partition != "local":
             return {}
+        if tells_classes(self.experiment.task) and not class_counts:
+            raise DataError(
+                "task.metrics asks for sums that tell how many test samples of each class "
+                "there are, which this board does not allow (fl-client run --class-counts does)"
+            )
         classes = class_counts and data.report_classes
         return {
             client: data_of(data, self.shards.load(client), classes=classes)
@@ -270,10 +278,6 @@ class Workbench:
         arrays = extract(net)
         self._loaded = arrays
         return arrays
-
-
-def _count(predictor: Predictor, samples: Samples) -> Count:
-    return Count(correct=count_correct(predictor, samples), total=len(samples))
 
 
 def _no_progress(_epoch: int, _epochs: int, _loss: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -21,6 +22,8 @@ TUNING = {
     "MALLOC_TRIM_THRESHOLD_": "1000000000",
 }
 _REQUEST = b"fork"
+
+log = logging.getLogger(__name__)
 
 
 class Child(Protocol):
@@ -101,8 +104,9 @@ class StartedProcesses:
 class ForkedChild:
     """A process that a fork server forks as soon as it is able to.
 
-    Nobody waits for that: orders can be written at once. The server sends the process id and
-    later the exit code over `control`, and kills the process when we shut that down or die.
+    Nobody waits for that: orders can be written at once. OSError if there is no server. It
+    sends the process id and later the exit code over `control`, and kills the process when we
+    shut that down or die.
     """
 
     def __init__(
@@ -120,9 +124,12 @@ class ForkedChild:
             theirs.callback(os.close, reports)
             self.stdin: IO[bytes] = os.fdopen(stdin, "wb")
             self.stdout: IO[bytes] = os.fdopen(stdout, "rb")
-            # if there is no server any more, all it was sent closes: a child that died
-            with contextlib.suppress(OSError):
+            try:
                 socket.send_fds(server, [_REQUEST], [orders, reports, 2, control.fileno()])
+            except OSError:
+                for file in (self.stdin, self.stdout, self._control):
+                    file.close()
+                raise
 
     @property
     def pid(self) -> int | None:
@@ -152,6 +159,17 @@ class ForkedChild:
                     return None
                 self._answers.append(int(text))
             return self._answers[at]
+
+
+def fork_or_start(
+    server: socket.socket, server_code: Callable[[], int | None] = lambda: None
+) -> Child:
+    """A process that is forked, or started if the server is not there any more."""
+    try:
+        return ForkedChild(server, server_code)
+    except OSError as error:
+        log.warning("a training process cannot be forked (%s) and is started", error)
+        return StartedChild()
 
 
 def death(code: int | None) -> str:

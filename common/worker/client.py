@@ -136,6 +136,7 @@ class TorchClient:
             settings,
             generator(seed, purpose, self.round, self.client_id),
             Plan(tuple(only), epochs, steps, special or {}, loss, extra, after),
+            loss=self._bench.measure.loss.mean,
             round_number=self.round,
             memory=memory,
             progress=self._progress,
@@ -155,6 +156,10 @@ class TorchClient:
             return lambda inputs: self._bench.net(arrays)(inputs)
         return lambda inputs: logits(self._bench.net(arrays), inputs)
 
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The task's loss: the mean over a batch."""
+        return self._bench.measure.loss.mean(outputs, targets)
+
     def mean_loss(self, arrays: Arrays, samples: Samples) -> float:
-        """Mean cross-entropy of a model on some samples."""
-        return mean_loss(self._bench.net(arrays), samples)
+        """The task's loss of a model: the mean over some samples."""
+        return mean_loss(self._bench.net(arrays), samples, self._bench.measure.loss)

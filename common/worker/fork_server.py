@@ -93,6 +93,7 @@ class Server:
                 elif key.data is not None:
                     self._kill(key.data)
                 elif not self._take_request():
+                    signal.set_wakeup_fd(-1)  # its socket goes before the last child does
                     return
 
     def _take_request(self) -> bool:

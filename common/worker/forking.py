@@ -13,7 +13,7 @@ from typing import IO
 
 from common.errors import UsageError
 from common.program.child import python_module
-from common.worker.children import TUNING, Child, ForkedChild, Source, StartedProcesses, death
+from common.worker.children import TUNING, Child, Source, StartedProcesses, death, fork_or_start
 
 INHERITED = "FEDBED_FORK_SERVER"  # the file over which the owner of this process has one
 
@@ -55,7 +55,7 @@ class ForkServer:
 
     def start(self) -> Child:
         """A training process that is forked as soon as everything is imported."""
-        return ForkedChild(self.warm_up(), lambda: self._code)
+        return fork_or_start(self.warm_up(), lambda: self._code)
 
     def release(self) -> None:
         """No training process is needed for a while."""
@@ -112,7 +112,7 @@ class InheritedForkServer:
 
     def start(self) -> Child:
         """A training process that is forked as soon as everything is imported."""
-        return ForkedChild(self._server)
+        return fork_or_start(self._server)
 
     def release(self) -> None:
         """Others use it as well."""

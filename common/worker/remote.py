@@ -120,9 +120,7 @@ class _Run:
             shards=setup.prepare.shards or str(shards),
         )
         if (mine := versions()) != setup.versions:
-            problem = (
-                f"{_listed(mine)} here, but {_listed(setup.versions)} where it was started"
-            )
+            problem = f"{listed(mine)} here, but {listed(setup.versions)} where it was started"
             self.prepared = Prepared(run=prepare.run, problem=problem)
             return
         with FolderLock(Path(prepare.shards), "a worker", wait=True):
@@ -238,5 +236,6 @@ def _address() -> str:
     return str(get_worker().address)
 
 
-def _listed(found: dict[str, str]) -> str:
+def listed(found: dict[str, str]) -> str:
+    """Versions, for people."""
     return ", ".join(f"{name} {number}" for name, number in found.items())

@@ -1,6 +1,6 @@
 """Snapshots of clients on a board: one file per client and round, whole or absent.
 
-<folder>/client-<id>/round-<n>   a line of JSON: digests and lengths of what follows, counts
+<folder>/client-<id>/round-<n>   a line of JSON: digests and lengths of what follows, tests
                                  the update, which goes to the server
                                  the state from which the client continues
 """
@@ -19,10 +19,10 @@ from common.disk.atomic import disk_errors, remove_leftovers, write_atomic
 from common.errors import ProtocolError, StoreError
 from common.wire.chunks import blob_digest
 from common.wire.json_codec import INVALID, decodable, decoder
-from common.wire.messages import Count, Natural, Text, Wire
+from common.wire.messages import Natural, Sums, Text, Wire
 from common.wire.tensors import decode_tensors, encode_tensors
 
-MAX_RECORD = 64 * 1024
+MAX_RECORD = 512 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +38,8 @@ class SnapshotRecord(Wire, frozen=True, kw_only=True):
     state_bytes: Natural
     update: Text
     update_bytes: Natural
-    counts: Count | None
-    union: Count | None = None
+    tests: Sums | None
+    union: Sums | None = None
 
 
 @decodable
@@ -63,8 +63,8 @@ class SnapshotStore:
         *,
         state: Arrays,
         update: bytes,
-        counts: Count | None,
-        union: Count | None = None,
+        tests: Sums | None,
+        union: Sums | None = None,
         durable: bool = True,
     ) -> None:
         """Keep a client's new state and its update together; a snapshot that exists stays."""
@@ -79,7 +79,7 @@ class SnapshotStore:
             state_bytes=len(kept),
             update=blob_digest(update),
             update_bytes=len(update),
-            counts=counts,
+            tests=tests,
             union=union,
         )
         path = self.path(client_id, round_number)

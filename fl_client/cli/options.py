@@ -80,8 +80,7 @@ def settings_from(
         workers=(many := workers or usual_workers(len(ids))),
         memory=memory * MEGABYTE if memory is not None else memory_for_each(many),
         data=_data(data, reached.credentials),
-        class_counts=class_counts
-        or (reached.credentials is not None and reached.credentials.class_counts),
+        class_counts=class_counts,
         code=code and code.absolute(),
     )
 

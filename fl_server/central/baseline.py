@@ -7,6 +7,7 @@ runs/<name>/central.safetensors   model and optimizer after the last finished ep
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from common.disk.atomic import write_atomic
 from common.errors import StoreError
 from common.experiment.file import write_text
 from common.rng import generator
+from common.tasks.metrics import Value
 from fl_server.central.learner import Learner, rate_of
 from fl_server.run.journal import Journal, read_records
 from fl_server.run.model.file import NAME, read_model, write_model
@@ -35,14 +37,22 @@ from fl_server.run.model.first import starting_model
 
 
 class EpochLine(msgspec.Struct, frozen=True):
-    """A line of metrics.jsonl; `validation` only if samples were held back for it."""
+    """A line of metrics.jsonl: the task's metrics on all test samples.
+
+    `validation` is the main one, on samples that were held back, if there are any.
+    """
 
     epoch: int
     learning_rate: float
     train_loss: float
-    test_loss: float
-    accuracy: float
+    tests: dict[str, Value]
     validation: float | UnsetType = UNSET
+
+    def record(self) -> dict[str, object]:
+        """As it stands in the file: the tests beside the other keys."""
+        found: dict[str, object] = msgspec.to_builtins(self)
+        found.pop("tests")
+        return {**found, **self.tests}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,28 +138,30 @@ class Central:
         for epoch in range(done + 1, central.epochs + 1):
             rate = rate_of(self._experiment, epoch)
             loss = learner.epoch(pool.train, epoch, rate, augment=central.augment)
-            held = UNSET if pool.held is None else learner.accuracy(pool.held)
-            tested = learner.loss(pool.test), learner.accuracy(pool.test)
-            line = EpochLine(epoch, rate, loss, *tested, held)
+            held = UNSET if pool.held is None else learner.main(pool.held)
+            line = EpochLine(epoch, rate, loss, learner.tests(pool.test), held)
             best = self._keep(learner, line, best)
             if epoch not in known:
-                journal.append(msgspec.to_builtins(line), sync=True)
+                journal.append(line.record(), sync=True)
             report(line)
 
     def _load(self) -> tuple[Learner, int, float]:
         path = self.folder / "central.safetensors"
         if not path.exists():
             start = starting_model(self._experiment, self.folder)
-            return Learner(self._experiment, start.model), 0, -1.0
+            return Learner(self._experiment, start.model), 0, -math.inf
         kept = safetensors.numpy.load_file(path)
         memory = {n: torch.tensor(a) for n, a in from_under("memory", kept).items()}
         learner = Learner(self._experiment, from_under("model", kept), memory)
         return learner, int(kept["epoch"]), float(kept["best"])
 
     def _keep(self, learner: Learner, line: EpochLine, best: float) -> float:
-        """The state after an epoch; returns the best accuracy in validation so far."""
-        model = learner.model()
-        found = line.validation if isinstance(line.validation, float) else -1.0
+        """The state after an epoch; returns the best value in validation so far.
+
+        Of a metric that is better when lower, it is the negative.
+        """
+        model, sign = learner.model(), -1 if learner.measure.task.main.lower else 1
+        found = sign * line.validation if isinstance(line.validation, float) else -math.inf
         if found > best:
             write_model(self.folder / "best.safetensors", model)
         best = max(best, found)

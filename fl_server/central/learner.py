@@ -13,12 +13,13 @@ from common.config import Experiment
 from common.data.augmentation.image_ops import shifted
 from common.data.samples import Images, Samples
 from common.experiment.resolve import network_of
+from common.experiment.tasks import measure_of
 from common.learning.device import use_one_thread
-from common.learning.evaluation import count_correct, mean_loss
 from common.learning.net import TorchNet
 from common.learning.networks import extract, load
 from common.learning.training import Plan, train
 from common.rng import generator
+from common.tasks.metrics import Value
 
 LAST_RATE = 0.01  # of the first rate is what an exponential schedule comes down to
 CROP = 4  # pixels a crop may be away from the middle
@@ -33,6 +34,7 @@ class Learner:
         use_one_thread()
         self.memory = memory or {}
         self._experiment = experiment
+        self.measure = measure_of(experiment)
         self._network = network_of(experiment)
         load(self._network, model)
 
@@ -43,15 +45,19 @@ class Learner:
             samples = _augmented(samples, rng)
         settings = msgspec.structs.replace(self._experiment.training, learning_rate=rate)
         net = TorchNet(self._network)
-        return train(net, samples, settings, rng, Plan(epochs=1), memory=self.memory).loss
+        loss, plan = self.measure.loss.mean, Plan(epochs=1)
+        return train(net, samples, settings, rng, plan, loss=loss, memory=self.memory).loss
 
-    def accuracy(self, samples: Samples) -> float:
-        """The share of correct answers."""
-        return count_correct(TorchNet(self._network), samples) / len(samples)
+    def tests(self, samples: Samples) -> dict[str, Value]:
+        """The task's metrics on these samples."""
+        sums = self.measure.sums(TorchNet(self._network), samples)
+        return self.measure.task.values((sums.samples, sums.sums))
 
-    def loss(self, samples: Samples) -> float:
-        """The mean loss."""
-        return mean_loss(TorchNet(self._network), samples)
+    def main(self, samples: Samples) -> float:
+        """The task's main metric on these samples; the worst, if it has none."""
+        task = self.measure.task
+        found = self.tests(samples)[task.main.name]
+        return found if isinstance(found, float) else math.inf * (1 if task.main.lower else -1)
 
     def model(self) -> dict[str, Array]:
         """The model as it is now."""

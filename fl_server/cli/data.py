@@ -98,7 +98,8 @@ def show(
         there = distribution.distribution_of(experiment)
     title, counts = distribution.title_of(experiment.data), there.train
     notes = [f"{size:,}" for size in there.sizes]
-    if rebalanced and info_of(experiment.data).kind not in OF_CLASSES:
+    of_classes = info_of(experiment.data).kind in OF_CLASSES
+    if rebalanced and not of_classes:
         raise UsageError(f"--rebalanced is for classes; {experiment.data.dataset} has none")
     if rebalanced:
         rule = algorithm_of(experiment).rebalance or Rebalance()
@@ -111,7 +112,9 @@ def show(
         write_picture(out, title, counts, palette(counts.shape[1]))
         click.echo(f"wrote {out}")
         return
-    print_bars(title, counts, notes, _summary(counts, rebalanced=rebalanced))
+    nouns = ("class", "classes") if of_classes else ("bin", "bins")
+    footer = _summary(counts, nouns[1], rebalanced=rebalanced)
+    print_bars(title, counts, notes, footer, nouns[0])
 
 
 def _show_augmented(experiment: Experiment, out: Path | None) -> None:
@@ -123,12 +126,13 @@ def _show_augmented(experiment: Experiment, out: Path | None) -> None:
     click.echo(f"wrote {out}")
 
 
-def _summary(counts: Counts, *, rebalanced: bool) -> str:
+def _summary(counts: Counts, noun: str, *, rebalanced: bool) -> str:
     sizes, classes = counts.sum(1), (counts > 0).sum(1)
     what = (
         "rebalanced samples (in brackets: not augmented)" if rebalanced else "samples to train"
     )
+    of = f" of {classes.min()} to {classes.max()} {noun}" if counts.shape[1] > 1 else ""
     return (
         f"{sizes.sum():,} {what}\neach client: {sizes.min():,} to {sizes.max():,} "
-        f"(median {np.median(sizes):,.0f}) of {classes.min()} to {classes.max()} classes"
+        f"(median {np.median(sizes):,.0f}){of}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from fl_server.cli.options import runs_option
 from fl_server.reports.build import tables_of, write_report
 from fl_server.reports.groups import group_runs
 from fl_server.reports.output.terminal import print_table
-from fl_server.reports.runs import find_folders, read_reference, read_run
+from fl_server.reports.runs import check_comparable, find_folders, read_reference, read_run
 from fl_server.run.tensorboard import EventFile
 
 SHORT = ("results", "differences", "comparison", "rounds-to-global", "costs", "faults")
@@ -24,8 +25,9 @@ SHORT = ("results", "differences", "comparison", "rounds-to-global", "costs", "f
               help="Write a page, plots and tables there.")  # fmt: skip
 @click.option("--compare", "reference", type=click.Path(path_type=Path), metavar="FILE",
               help="Set published numbers beside ours (see docs/reporting.md).")  # fmt: skip
-@click.option("--accuracy", metavar="LIST",
-              help="Accuracies whose cost is shown, in percent, such as 80,90.")  # fmt: skip
+@click.option("--levels", metavar="LIST",
+              help="Levels of the main metric whose cost is shown (accuracies in percent): "
+              "80,90.")  # fmt: skip
 @click.option(
     "--tensorboard", is_flag=True, help="Also write event files into the run folders."
 )
@@ -34,7 +36,7 @@ def report(
     names: tuple[str, ...],
     output: Path | None,
     reference: Path | None,
-    accuracy: str | None,
+    levels: str | None,
     tensorboard: bool,
     runs: Path,
 ) -> None:
@@ -48,8 +50,9 @@ def report(
     """
     published = read_reference(reference) if reference else None
     folders = find_folders(names, runs)
-    thresholds = _parse_accuracies(accuracy) if accuracy else None
-    groups = group_runs([read_run(folder, thresholds) for folder in folders])
+    found = [read_run(folder, _parse_levels(levels) if levels else None) for folder in folders]
+    check_comparable(found)
+    groups = group_runs(found)
     if tensorboard:
         for folder in folders:
             EventFile(folder, time.time()).close()
@@ -63,11 +66,11 @@ def report(
     click.echo(f"wrote {page} and beside it tables (csv, md, tex) and plots (png, svg)")
 
 
-def _parse_accuracies(text: str) -> tuple[float, ...]:
+def _parse_levels(text: str) -> tuple[float, ...]:
     try:
-        found = tuple(sorted({float(piece) / 100 for piece in text.split(",")}))
+        found = tuple(sorted({float(piece) for piece in text.split(",")}))
     except ValueError as error:
-        raise UsageError(f"--accuracy is {text!r}; expected such as 80,90") from error
-    if not all(0 < value <= 1 for value in found):
-        raise UsageError(f"--accuracy is {text!r}; expected percents between 0 and 100")
+        raise UsageError(f"--levels is {text!r}; expected such as 80,90") from error
+    if not all(math.isfinite(value) for value in found):
+        raise UsageError(f"--levels is {text!r}; expected finite numbers, such as 80,90")
     return found

@@ -17,10 +17,12 @@ from fl_server.reports.output.terminal import print_table
 from fl_server.reports.tables import Column, Table
 from fl_server.run.model.diff import model_diff
 from fl_server.run.model.file import NAME, read_model
+from fl_server.watch.facts.lines import ACCURACY
+from fl_server.watch.words import measure
 
 COLUMNS = (
     *(Column("run"), Column("state"), Column("algorithm"), Column("dataset")),
-    *(Column("seed", "count"), Column("rounds"), Column("best", "percent")),
+    *(Column("seed", "count"), Column("rounds"), Column("best")),
     *(Column("model"), Column("changed")),
 )
 MOST = 12
@@ -53,8 +55,13 @@ def _row(line: RunLine) -> tuple[str | int | float | None, ...]:
     changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(line.changed))
     return (
         *(line.name, line.state, line.algorithm, line.dataset, line.seed),
-        *(f"{line.done} of {line.of}", line.best, line.digest[:8] or "-", changed),
+        *(f"{line.done} of {line.of}", _best(line), line.digest[:8] or "-", changed),
     )
+
+
+def _best(line: RunLine) -> str:
+    value = measure(line.best, share=line.main.share)
+    return value if line.best is None or line.main == ACCURACY else f"{line.main.name} {value}"
 
 
 @click.command("diff")

@@ -16,10 +16,12 @@ from common.errors import UsageError
 from common.program.cli import INTERRUPTED
 from common.texts import escaped
 from fl_server import launch
-from fl_server.cli.options import broker_options, overrides_option, run_options
+from fl_server.cli.options import broker_options, dask_option, overrides_option, run_options
+from fl_server.coordinator.dask_cluster import cluster_at
 from fl_server.reports.output.terminal import print_results
 from fl_server.reports.runs import read_run
 from fl_server.sweeps.grid import Planned, parse_seeds, plan
+from fl_server.sweeps.on_cluster import run_on_cluster
 from fl_server.sweeps.runner import Outcome, in_lab, on_broker, run_all, simulated
 
 
@@ -36,6 +38,7 @@ from fl_server.sweeps.runner import Outcome, in_lab, on_broker, run_all, simulat
               help="In this process, without a broker and boards.")  # fmt: skip
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Clients that the simulation trains side by side.")  # fmt: skip
+@dask_option
 @broker_options
 @run_options
 def sweep(
@@ -46,12 +49,13 @@ def sweep(
     workers: int,
     simulation: bool,
     processes: int,
+    dask: str | None,
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
     options: launch.RunOptions,
 ) -> None:
-    """Run many experiments one after another on the same boards.
+    """Run many experiments: one after another on the same boards, or side by side on a cluster.
 
     All combinations of the files, of the lists in their [sweep] sections, and of the seeds.
     Started again it skips what is finished and goes on in the middle of what is not.
@@ -59,11 +63,16 @@ def sweep(
     \b
     Example: fl-server sweep fedavg.toml fedprox.toml --seeds 1,2,3 --broker 192.168.1.10
     Example: fl-server sweep examples/sweep.toml --seeds 1,2 --simulate --processes 2
+    Example: fl-server sweep examples/sweep.toml --seeds 1-5 --dask tcp://scheduler:8786
     """
-    if lab is not None and simulation:
-        raise UsageError("--lab and --simulate are two places; choose one")
+    if (lab is not None) + simulation + (dask is not None) > 1:
+        raise UsageError("--lab, --simulate and --dask are different places; choose one")
     grid = plan(files, parse_seeds(seeds) if seeds else (), overrides)
     with ExitStack() as stack:
+        if dask is not None:
+            cluster = stack.enter_context(cluster_at(dask))
+            _show(options, grid, run_on_cluster(cluster, options, grid))
+            return
         if simulation:
             for planned in grid:
                 launch.require_data(options, planned.experiment)

@@ -12,10 +12,13 @@ from common.config import Experiment
 from common.disk.lock import FolderLock
 from common.errors import UsageError
 from common.experiment.file import load_experiment
+from common.experiment.tasks import task_of
 from common.ids import check_name
+from common.tasks.metrics import LOSS
 from fl_server.cli.options import experiment_file, overrides_option, run_option
 from fl_server.run.model.first import check_start
 from fl_server.sweeps.grid import plan, read_lists
+from fl_server.watch.words import measure
 
 
 @click.command()
@@ -56,14 +59,18 @@ def _train(experiment: Experiment, name: str, runs: Path) -> None:
 
     total = experiment.central.epochs
 
+    main = task_of(experiment).main
+
     def show(line: EpochLine) -> None:
-        held = (
-            f", validation {line.validation:.1%}" if isinstance(line.validation, float) else ""
-        )
-        click.echo(
-            f"epoch {line.epoch}/{total}: loss {line.train_loss:.3f}, test loss "
-            f"{line.test_loss:.3f}, accuracy {line.accuracy:.2%}{held}"
-        )
+        tested, held = line.tests[main.name], line.validation
+        words = [f"loss {line.train_loss:.3f}"]
+        if isinstance(line.tests[LOSS], float):
+            words.append(f"test loss {line.tests[LOSS]:.3f}")
+        if isinstance(tested, float):
+            words.append(f"{main.name} {measure(tested, share=main.share)}")
+        if isinstance(held, float):
+            words.append(f"validation {measure(held, share=main.share)}")
+        click.echo(f"epoch {line.epoch}/{total}: {', '.join(words)}")
 
     with FolderLock(runs / wanted, f"the training {wanted!r}"):
         digest = Central(runs / wanted, experiment).run(runs / ".shards", show)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from common import VERSION
+from common.data.reported import check_data
 from common.errors import ClaimError, ProtocolError, StoreError, VersionError
 from common.texts import printable
 from common.wire.json_codec import decode
@@ -25,7 +26,6 @@ from fl_server.coordinator.refusals import Refusals
 from fl_server.coordinator.uploads import Uploads
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.state import Event, Received, Uncountable
-from fl_server.run.local_data import check_data
 from fl_server.watch import facts
 from fl_server.watch.facts.making import presence
 
@@ -128,7 +128,7 @@ class Arrivals:
         state, client = self._conductor.state, message.client
         try:
             if rounds.wants_counts(state, round_number=message.round, client=client):
-                self._conductor.aggregator.checks.check_counts(message)
+                self._conductor.aggregator.checks.check_tests(message)
         except ProtocolError as error:
             self._refusals.reject(message.client)
             return Uncountable(message.client, message.round, str(error), now)

@@ -41,7 +41,8 @@ from fl_server.rounds.state import (
 )
 from fl_server.run.aggregator import Aggregator, ClosedRound
 from fl_server.watch import facts
-from fl_server.watch.facts.making import is_kept, stamped
+from fl_server.watch.facts.lines import MainMetric
+from fl_server.watch.facts.making import as_object, is_kept, stamped
 
 log = logging.getLogger(__name__)
 
@@ -103,12 +104,12 @@ class Conductor:
         """Write a fact to the event log, if it is of a kind that is kept, and show it."""
         fact = stamped(fact, time.time())
         if is_kept(fact):
-            self.aggregator.records.events.append(fact)
+            self.aggregator.records.events.append(as_object(fact))
         self._observe(fact)
 
     def report_start(self) -> None:
         """Where the run stands before anything happens."""
-        phase = self.state.phase
+        phase, main = self.state.phase, self.aggregator.task.main
         self.report(
             facts.Started(
                 run=self.policy.run,
@@ -118,12 +119,13 @@ class Conductor:
                 safe=tuple(sorted(phase.safe)) if isinstance(phase, Working) else (),
                 participants=len(self.policy.participants),
                 incarnation=self.state.incarnation,
+                main=MainMetric(main.name, main.lower, main.share),
             )
         )
         for text in self.aggregator.notes:
             self.report(facts.Start(text=text))
         if files := self.aggregator.changed_code:
-            self.report(facts.Code(text=f"goes on with other code than before: {files}"))
+            self.report(facts.Start(text=f"goes on with other code than before: {files}"))
 
     def note_trained(self, info: Info) -> None:
         """How long a training of this round took, and where; each counts once."""
@@ -158,7 +160,7 @@ class Conductor:
                 self.aggregator.tally.count(metrics)
                 self.report(facts.Tested(client=metrics.client, round=metrics.round))
             case KeepData(client, data):
-                self.aggregator.note_data(client, data)
+                self.aggregator.local.note(client, data)
             case Finish(reason):
                 digest = self.aggregator.finish()
                 self.report(facts.Finished(reason=reason, digest=digest))

@@ -54,6 +54,7 @@ class DaskClients:
         setup = Setup(versions=versions(), prepare=prepare)
         self._setup = self._cluster.keep(msgspec.json.encode(setup))
         workers = self._cluster.workers()
+        prepared = Prepared(run=order.run)
         waiting = {self._cluster.start(ready, self._setup, worker=one): one for one in workers}
         try:
             while waiting:
@@ -61,12 +62,13 @@ class DaskClients:
                 if task is None or task not in waiting:
                     continue
                 worker = waiting.pop(task)
-                report = self._cluster.result(task, f"getting {worker} ready")
-                if problem := msgspec.json.decode(report, type=Prepared).problem:
-                    raise FedbedError(f"Dask worker {worker}: {problem}")
+                data = self._cluster.result(task, f"getting {worker} ready")
+                prepared = msgspec.json.decode(data, type=Prepared)
+                if prepared.problem:
+                    raise FedbedError(f"Dask worker {worker}: {prepared.problem}")
         finally:
             self._cluster.forget(list(waiting))
-        return Prepared(run=order.run)
+        return prepared
 
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         """Do these jobs; reports come in any order."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import queue
 import re
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from common.errors import FedbedError, UsageError
 from common.worker.children import TUNING
@@ -46,8 +47,8 @@ class Cluster:
         """The workers that are there, as of some seconds ago, with their threads."""
         if time.monotonic() < self._looked + LOOK_SECONDS:
             return self._workers
-        found: dict[str, Any] = self._client.scheduler_info()["workers"]
-        self._workers = {address: one["nthreads"] for address, one in found.items()}
+        found = self._client.scheduler_info()["workers"].items()
+        self._workers = {str(address): int(one["nthreads"]) for address, one in found}
         self._looked = time.monotonic()
         if bool(found) == self._lonely:
             self._lonely = not found
@@ -61,11 +62,15 @@ class Cluster:
         return self._client.submit(unchanged, data, pure=False)
 
     def start(
-        self, function: Callable[..., bytes], *arguments: object, worker: str
+        self, function: Callable[..., bytes], *arguments: object, worker: str | None = None
     ) -> Future[bytes]:
-        """A task, on this worker while it is there; `next_done` gives it back."""
+        """A task, if possible on this worker; `next_done` gives it back."""
         task = self._client.submit(
-            function, *arguments, workers=[worker], allow_other_workers=True, pure=False
+            function,
+            *arguments,
+            workers=None if worker is None else [worker],
+            allow_other_workers=worker is not None,
+            pure=False,
         )
         task.add_done_callback(self._done.put)
         return task
@@ -98,6 +103,10 @@ class Cluster:
         if tasks:
             self._client.cancel(list(tasks), force=True)
 
+    def listen(self, topic: str, receive: Callable[[str], None]) -> None:
+        """Pass on what tasks report under a topic, from another thread."""
+        self._client.subscribe_topic(topic, lambda event: receive(str(event[1])))
+
     def everywhere(self, function: Callable[..., None], *arguments: str) -> None:
         """Call a function in every worker at once, beside its tasks."""
         self._client.run(function, *arguments)
@@ -121,20 +130,7 @@ def cluster_at(text: str) -> Iterator[Cluster]:
         address = text
         stack.enter_context(dask.config.set(SETTINGS))
         if own is not None:
-            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fedbed-"))
-            address = stack.enter_context(
-                distributed.LocalCluster(
-                    n_workers=int(own[1]),
-                    threads_per_worker=1,
-                    processes=True,
-                    host="127.0.0.1",
-                    dashboard_address=None,
-                    memory_limit=0,
-                    local_directory=scratch,
-                    silence_logs=logging.CRITICAL,
-                    env=TUNING,
-                )
-            ).scheduler_address
+            address = stack.enter_context(_own_cluster(int(own[1])))
         try:
             client = distributed.Client(
                 address,
@@ -150,6 +146,31 @@ def cluster_at(text: str) -> Iterator[Cluster]:
         stack.callback(client.close)
         _await_workers(client, text)
         yield Cluster(client, f"the Dask cluster at {text}", local=own is not None)
+
+
+@contextmanager
+def _own_cluster(processes: int) -> Iterator[str]:
+    """The address of a cluster of our own; Ctrl-C in a terminal is not for its processes."""
+    import distributed
+
+    with tempfile.TemporaryDirectory(prefix="fedbed-") as scratch:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            cluster = distributed.LocalCluster(
+                n_workers=processes,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=None,
+                memory_limit=0,
+                local_directory=scratch,
+                silence_logs=logging.CRITICAL,
+                env=TUNING,
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
+        with cluster:
+            yield cluster.scheduler_address
 
 
 def _await_workers(client: Client, text: str) -> None:

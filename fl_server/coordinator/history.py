@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from common.wire.messages import HISTORY, RoundLine
+from common.wire.messages import HISTORY, RoundLine, bounded
 from fl_server.watch import facts
 from fl_server.watch.facts.lines import TrainingLine, number_in
 
@@ -18,9 +18,10 @@ NEWEST = 16  # of the lines that are kept when there are too many, those at the 
 
 
 class History:
-    """One line per finished round."""
+    """One line per finished round; `main` is the task's main metric."""
 
-    def __init__(self, lines: Iterable[TrainingLine] = ()) -> None:
+    def __init__(self, lines: Iterable[TrainingLine] = (), main: str = "accuracy") -> None:
+        self._names = {name: name.replace("main", main) for name in RoundLine.__struct_fields__}
         self._known: dict[int, RoundLine] = {}
         self.lines: tuple[RoundLine, ...] = ()
         for line in lines:
@@ -35,13 +36,17 @@ class History:
 
     def _add(self, line: TrainingLine) -> None:
         known = self._known.get(line.round, RoundLine(round=line.round))
-        found = {name: number_in(line, name) for name in RoundLine.__struct_fields__}
-        new = {name: _short(value) for name, value in found.items() if value is not None}
+        found = {name: number_in(line, of_line) for name, of_line in self._names.items()}
+        new = {
+            name: _short(value)
+            for name, value in found.items()
+            if value is not None and bounded(value) is not None
+        }
         self._known[line.round] = msgspec.structs.replace(known, **new)
 
 
 def _short(value: int | float) -> int | float:
-    return round(value, 5) if isinstance(value, float) else value
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def thinned(known: Mapping[int, RoundLine]) -> tuple[RoundLine, ...]:

@@ -107,7 +107,7 @@ class Coordinator:
         incarnation = store.next_incarnation()
         policy = policy_of(store.run, experiment)
         state = resume_state(aggregator, incarnation, clock())
-        self._history = History(aggregator.lines())
+        self._history = History(aggregator.lines(), aggregator.task.main.name)
         self.conductor = Conductor(
             aggregator,
             policy,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -67,8 +67,8 @@ class Simulation:
     def _private(self, client: int) -> Path:
         return self._snapshots.folder / f"download-to-{client}.safetensors"
 
-    def run(self) -> None:
-        """Run to the end."""
+    def run(self, *, pause: Callable[[], bool] = lambda: False) -> bool:
+        """Run to the end, or until `pause` is true between two rounds: then False."""
         self._conductor.report_start()
         try:
             prepared = self._clients.prepare(
@@ -93,11 +93,12 @@ class Simulation:
                 )
                 info = msgspec.structs.replace(info, samples=data.train, data=data)
                 self._feed(Received(info, time.monotonic()))
-            while isinstance(self._conductor.state.phase, Working):
+            while isinstance(self._conductor.state.phase, Working) and not pause():
                 self._do_round(self._conductor.state.phase)
         finally:
             self._clients.release()
             self._aggregator.close()
+        return not isinstance(self._conductor.state.phase, Working)
 
     def _feed(self, event: Event) -> None:
         """There is nobody to publish to; what is left is closing rounds."""

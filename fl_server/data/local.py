@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from common.config import Experiment
+from common.data.reported import FILE, read_data_file
 from common.errors import UsageError
 from fl_server.data.distribution import Distribution
-from fl_server.run.local_data import FILE, read_data_file
 
 
 def reported_distribution(experiment: Experiment, folder: Path) -> Distribution:

@@ -24,17 +24,24 @@ ONE_COLUMN = 40  # with more clients than this the bars stand in two columns
 NARROWEST = 10  # a bar
 
 
-def print_bars(title: str, counts: Counts, notes: Sequence[str], footer: str) -> None:
+def print_bars(
+    title: str, counts: Counts, notes: Sequence[str], footer: str, noun: str = "class"
+) -> None:
     """Print a bar for each row, followed by its note."""
     console = Console(highlight=False)
     coloured = console.color_system is not None
-    bars = draw_bars(counts, notes, console.width, coloured=coloured)
+    bars = draw_bars(counts, notes, console.width, coloured=coloured, noun=noun)
     title, footer = escaped(title, keep="\n"), escaped(footer, keep="\n")
     console.print(Text(title, style="bold"), bars, Text(footer), sep="\n")
 
 
 def draw_bars(
-    counts: Counts, notes: Sequence[str], width: int, *, coloured: bool = True
+    counts: Counts,
+    notes: Sequence[str],
+    width: int,
+    *,
+    coloured: bool = True,
+    noun: str = "class",
 ) -> RenderableType:
     """A bar for each row; the longest one fills the width."""
     columns = 1 if len(counts) <= ONE_COLUMN else 2
@@ -56,7 +63,7 @@ def draw_bars(
     grid = Table.grid(padding=(0, 2, 0, 0))
     for index in range(half):
         grid.add_row(*lines[index::half])
-    return Group(grid, _legend(colours))
+    return Group(grid, _legend(colours, noun)) if len(colours) > 1 else grid
 
 
 def _bar(row: Counts, length: float, colours: Sequence[str], *, coloured: bool) -> Text:
@@ -86,8 +93,8 @@ def palette(classes: int) -> tuple[str, ...]:
     return tuple(shades)
 
 
-def _legend(colours: Sequence[str]) -> Text:
-    text = Text("class ")
+def _legend(colours: Sequence[str], noun: str) -> Text:
+    text = Text(f"{noun} ")
     for label, colour in enumerate(colours):
         text.append(f" {label} ", _style(colour))
     return text

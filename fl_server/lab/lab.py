@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import IO
 
 from common.access.address import Address
+from common.config import Experiment
+from common.data.shards import ShardSet
 from common.errors import BrokerError, FedbedError, UsageError
+from common.experiment.resolve import participants_of
 from common.program.child import dies_with_parent, python_module
 from common.program.ports import free_port
 from common.worker.forking import INHERITED, ForkServer
@@ -27,6 +30,7 @@ from fl_server.lab.relay import Relay
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
+SHARDS = "shards"  # in the state of a board; in a lab the same for all
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +97,21 @@ class Lab:
             self._stop_one("broker")
         raise BrokerError(f"the lab's broker did not start: {self._last_line('broker')}")
 
+    def make_shards(self, experiment: Experiment) -> None:
+        """Of all clients at once, if more boards than cores would each read the dataset."""
+        several = len(self._shares) > (os.cpu_count() or 1)
+        if several and experiment.data.partition != "local":
+            clients = [client for share in self._shares.values() for client in share]
+            present = set(participants_of(experiment)).intersection(clients)
+            ShardSet(self.folder / SHARDS, experiment).ensure(sorted(present))
+
     def start_board(self, board: str) -> None:
         """Start a board for the first time, or again after it has died."""
+        shards = self.folder / board / SHARDS
+        if not shards.exists():
+            (self.folder / SHARDS).mkdir(parents=True, exist_ok=True)
+            shards.parent.mkdir(exist_ok=True)
+            shards.symlink_to(Path("..") / SHARDS)
         relay = self.relays.get(board)
         port = self.address.port if relay is None else relay.port
         shared = self._fork_server.warm_up().fileno() if self._fork_server else None

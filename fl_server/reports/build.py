@@ -8,9 +8,11 @@ from pathlib import Path
 import msgspec
 
 from common import VERSION
-from common.config import Experiment
+from common.config import Experiment, TaskSection
 from common.disk.atomic import disk_errors, write_atomic
 from common.errors import FedbedError
+from common.experiment.tasks import task_of
+from common.tasks.task import resolved
 from fl_server.data.distribution import distribution_of
 from fl_server.reports import compare, curves, personal, tables
 from fl_server.reports.computed import computed_table
@@ -22,8 +24,7 @@ from fl_server.reports.output.plots import Counts, check_matplotlib, plots_of, s
 from fl_server.reports.output.render import FORMATS, show, to_html
 from fl_server.reports.output.setting_plots import setting_plots
 from fl_server.reports.reference import Reference
-from fl_server.reports.tables import Cell, Column, Table
-from fl_server.run.summary import GLOBAL
+from fl_server.reports.tables import Cell, Column, Table, main_column
 from fl_server.watch.words import duration
 
 
@@ -104,14 +105,18 @@ def _title(groups: Sequence[Group]) -> str:
 
 def _facts(groups: Sequence[Group]) -> list[Headline]:
     facts = []
-    for name, metric in (("global", lambda _: GLOBAL), ("personal", lambda g: g.personal)):
-        best = [(g.figure(metric(g), "best"), g.label) for g in groups]
+    column, lower = main_column("", groups), groups[0].runs[0].summary.lower
+    percent, choose = " %" if column.unit == "percent" else "", min if lower else max
+    for name in ("global", "personal"):
+        best = [
+            (g.figure(g.shared if name == "global" else g.personal, "best"), g.label)
+            for g in groups
+        ]
         known = [(found, label) for found, label in best if found is not None]
         if known:
-            found, label = max(known, key=lambda pair: pair[0].mean)
-            facts.append(
-                Headline(f"best {name} accuracy", f"{show(found, 'percent')} %", label)
-            )
+            found, label = choose(known, key=lambda pair: pair[0].mean)
+            shown = f"{show(found, column.unit)}{percent}"
+            facts.append(Headline(f"best {name} {groups[0].main}", shown, label))
     costs = [run.summary.cost for group in groups for run in group.runs]
     sent = sum(cost.bytes_up + cost.bytes_down for cost in costs)
     facts.append(
@@ -126,7 +131,7 @@ def _sections(
     found: dict[str, Table], drawn: dict[str, str], groups: Sequence[Group], why_not: str
 ) -> list[Section]:
     places = {
-        "accuracy": "results",
+        groups[0].main: "results",
         "overall": "results",
         "heat-map": "curves",
         "below": "personal",
@@ -165,7 +170,7 @@ def _remark(text: str) -> str:
 def _settings(groups: Sequence[Group]) -> Table:
     """What all groups have in common and is not a default, and what each has for itself."""
     flat = [settings_of(group.runs[0].experiment) for group in groups]
-    usual, varying = settings_of(Experiment()), differences(flat)
+    usual, varying = {**settings_of(Experiment()), **_usual_task(groups)}, differences(flat)
     rows = [
         ("all", key, _plain(value))
         for key, value in flat[0].items()
@@ -179,6 +184,13 @@ def _settings(groups: Sequence[Group]) -> Table:
     return Table(
         "settings", "Settings", columns, tuple(rows), "All others have their defaults."
     )
+
+
+def _usual_task(groups: Sequence[Group]) -> dict[str, object]:
+    """What `auto` in [task] stands for with the data of these runs."""
+    kind = task_of(groups[0].runs[0].experiment).kind
+    found = settings_of(Experiment(task=resolved(TaskSection(), kind)))
+    return {key: value for key, value in found.items() if key.startswith("task.")}
 
 
 def _plain(value: object) -> str:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from common.tasks.task import PERSONAL, shown_metric
 from fl_server.reports.groups import Group, settings_of
 from fl_server.reports.reference import Reference
-from fl_server.reports.tables import Cell, Column, Table
+from fl_server.reports.tables import Cell, Column, Table, Unit, main_column
 
 
 def comparison(groups: Sequence[Group], reference: Reference) -> Table:
     """Published numbers, ours, and the difference."""
     columns = [Column("row")]
     for name in reference.columns:
-        columns += [Column(f"{name}: reference", "percent"), Column("ours", "percent")]
-        columns.append(Column("difference", "points"))
+        column = _column(groups, reference.columns[name])
+        columns += [replace(column, name=f"{name}: reference"), replace(column, name="ours")]
+        columns.append(
+            Column("difference", "points" if column.unit == "percent" else "measure")
+        )
     rows: list[tuple[Cell, ...]] = []
     for row, numbers in reference.rows.items():
         mine: list[Group | None] = [g for g in groups if _matches(g, reference.match, row)]
         for group in mine or [None]:
             cells: list[Cell] = [row if len(mine) < 2 or group is None else group.label]
             for name, metric in reference.columns.items():
-                cells += _beside(numbers.get(name), group, metric, reference)
+                unit = _column(groups, metric).unit
+                cells += _beside(numbers.get(name), group, metric, reference, unit)
             rows.append(tuple(cells))
     ours = [
         g for g in groups if any(_matches(g, reference.match, row) for row in reference.rows)
@@ -36,9 +42,19 @@ def comparison(groups: Sequence[Group], reference: Reference) -> Table:
     }
     note = (
         f"Reference: {reference.source} {reference.note} Ours: {value[reference.value]}, "
-        f"{_many(rounds)} rounds, {_many(seeds)} seed(s). Differences in percentage points."
+        f"{_many(rounds)} rounds, {_many(seeds)} seed(s). Differences of "
+        "shares are in percentage points."
     )
     return Table("comparison", reference.title, tuple(columns), tuple(rows), note)
+
+
+def _column(groups: Sequence[Group], metric: str) -> Column:
+    """How a metric is shown; means over clients are of the main metric."""
+    stem = metric.rpartition("_")[0]
+    if stem in PERSONAL:
+        return Column("", "count") if stem == "rho" else main_column("", groups)
+    found = shown_metric(stem, ())
+    return Column("", "percent" if found.share else "measure")
 
 
 def _many(numbers: Sequence[int]) -> str:
@@ -50,10 +66,15 @@ def _matches(group: Group, key: str, value: str) -> bool:
 
 
 def _beside(
-    published: float | None, group: Group | None, metric: str, reference: Reference
+    published: float | None,
+    group: Group | None,
+    metric: str,
+    reference: Reference,
+    unit: Unit,
 ) -> list[Cell]:
-    theirs = None if published is None else published / 100
     ours = None if group is None else group.figure(metric, reference.value)
+    scale = 100 if unit == "percent" else 1
+    theirs = None if published is None else published / scale
     if theirs is None or ours is None:
         return [theirs, ours, None]
-    return [theirs, ours, 100 * (ours.mean - theirs)]
+    return [theirs, ours, scale * (ours.mean - theirs)]

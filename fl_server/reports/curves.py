@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from fl_server.reports.groups import Group
-from fl_server.reports.tables import Cell, Column, Table
-from fl_server.run.summary import GLOBAL
+from fl_server.reports.tables import Cell, Column, Table, main_column
 
 FAST_ROUNDS = 10
 FEWEST = 5  # tests that a curve must have
@@ -60,8 +59,10 @@ def _line(label: str, curve: Sequence[tuple[int, float]]) -> tuple[Cell, ...]:
 
 def curve_table(groups: Sequence[Group]) -> Table | None:
     """The class of every group's mean curve of the global model."""
+    if main_column("", groups).unit != "percent":
+        return None
     curves = {
-        group.label: [(at, found.mean) for at, found in group.curve(GLOBAL) if at > 0]
+        group.label: [(at, found.mean) for at, found in group.curve(group.shared) if at > 0]
         for group in groups
     }
     if not any(len(curve) >= FEWEST for curve in curves.values()):

@@ -12,7 +12,7 @@ import msgspec
 
 from common.config import Experiment
 from fl_server.reports.run_data import RunData
-from fl_server.run.summary import figure, personal_metric, values
+from fl_server.run.summary import figure, values
 
 Which: TypeAlias = Literal["best", "last", "mean_last"]
 Settings: TypeAlias = Mapping[str, object]  # "section.key" -> value
@@ -37,9 +37,25 @@ class Group:
     left_out: tuple[str, ...] = ()
 
     @property
+    def main(self) -> str:
+        """The task's main metric."""
+        return self.runs[0].summary.main
+
+    @property
+    def title(self) -> str:
+        """The task's main metric, where a sentence begins."""
+        short = self.main in ("mse", "mae", "rmse", "r2")
+        return self.main.upper() if short else self.main.capitalize()
+
+    @property
+    def shared(self) -> str:
+        """The main metric of this group's global models."""
+        return f"{self.main}_global"
+
+    @property
     def personal(self) -> str:
-        """The metric that is this group's personal accuracy."""
-        return personal_metric(self.runs[0].experiment.evaluation.personal_stage)
+        """The main metric of this group's personal models."""
+        return f"{self.main}_{self.runs[0].summary.personal_stage.lower()}"
 
     def by_seed(self, metric: str, which: Which) -> dict[int, float]:
         """The best, last or recent value of a metric, where it is known."""

@@ -9,15 +9,17 @@ from common.arrays import digest
 from common.disk.lock import holder
 from common.errors import FedbedError
 from common.experiment.file import load_experiment
+from common.experiment.tasks import task_of
 from fl_server.reports.runs import read_metrics, read_record
 from fl_server.run.journal import read_records
 from fl_server.run.model.file import NAME, read_model
-from fl_server.run.summary import GLOBAL, figure
+from fl_server.run.summary import figure
+from fl_server.watch.facts.lines import MainMetric
 
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One run; `best` is the best global accuracy, `changed` seconds since 1970."""
+    """One run; `best` is of the global main metric, `changed` is seconds since 1970."""
 
     name: str
     state: str
@@ -27,6 +29,7 @@ class RunLine:
     done: int
     of: int
     best: float | None
+    main: MainMetric
     digest: str
     changed: float
 
@@ -44,16 +47,19 @@ def run_lines(runs: Path) -> tuple[list[RunLine], list[str]]:
 
 def _line(folder: Path) -> RunLine:
     experiment = load_experiment(folder / "experiment.toml")
+    main = task_of(experiment).main
     central = not (folder / "run.json").exists()
     if central:
         epochs = read_records(folder / "metrics.jsonl")
         done, of = len(epochs), experiment.central.epochs
-        best = max((float(line["accuracy"]) for line in epochs), default=None)
+        values = [line.get(main.name) for line in epochs]
+        found = [float(value) for value in values if isinstance(value, int | float)]
+        best = (min if main.lower else max)(found, default=None)
         finished = (folder / NAME).exists()
     else:
         lines = read_metrics(folder / "metrics.jsonl")
         done, of = max((line.round for line in lines), default=0), experiment.experiment.rounds
-        best_figure = figure(lines, GLOBAL)
+        best_figure = figure(lines, f"{main.name}_global", lower=main.lower)
         best = None if best_figure is None else best_figure.best
         finished = bool(read_record(folder).get("finished"))
     state = "finished" if finished else "running" if holder(folder) else "unfinished"
@@ -66,6 +72,7 @@ def _line(folder: Path) -> RunLine:
         done=done,
         of=of,
         best=best,
+        main=MainMetric(main.name, main.lower, main.share),
         digest=digest(read_model(folder / NAME)) if (folder / NAME).exists() else "",
         changed=max(path.stat().st_mtime for path in folder.iterdir() if path.is_file()),
     )

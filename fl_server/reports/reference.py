@@ -9,12 +9,12 @@ from typing import Any, Literal
 import msgspec
 
 from common.errors import ConfigError
-from fl_server.run.summary import METRICS
+from common.tasks.task import every_number
 from fl_server.watch.facts.derived import DERIVED
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of accuracies in percent.
+    """A table of metrics; shares, such as accuracies, are in percent.
 
     A row belongs to runs whose setting `match` has the row's name as its value; a column is
     one of our metrics, and `value` is the number of a run that is compared with it.
@@ -36,7 +36,7 @@ def parse_reference(table: dict[str, Any]) -> Reference:
     except msgspec.ValidationError as error:
         raise ConfigError(str(error)) from error
     for name, metric in found.columns.items():
-        _check(f"columns.{name}", metric, (*METRICS, *DERIVED))
+        _check(f"columns.{name}", metric, (*every_number(), *DERIVED))
     for row, numbers in found.rows.items():
         for name in numbers:
             _check(f"rows.{row}", name, found.columns)

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from common.errors import ConfigError, StoreError, UsageError
-from common.experiment.file import load_experiment, read_table
+from common.experiment.file import read_experiment, read_table
+from common.experiment.tasks import task_of
 from fl_server.reports.reference import Reference, parse_reference
 from fl_server.reports.run_data import RunData
 from fl_server.run.journal import read_records
@@ -23,13 +24,16 @@ from fl_server.watch.facts.lines import MetricsLine, parse_lines
 from fl_server.watch.facts.making import parse
 
 
-def read_run(folder: Path, thresholds: Sequence[float] | None = None) -> RunData:
-    """A run's settings, metrics and events."""
+def read_run(folder: Path, levels: Sequence[float] | None = None) -> RunData:
+    """A run's settings, metrics and events; `levels` of shares are in percent."""
     record = read_record(folder)
-    experiment = load_experiment(folder / "experiment.toml")
+    experiment = read_experiment(folder / "experiment.toml")
     lines = read_metrics(folder / "metrics.jsonl")
     stage = experiment.evaluation.personal_stage
-    summary = summarize(lines, stage, thresholds) if thresholds else summarize(lines, stage)
+    task = task_of(experiment)
+    if levels is not None and task.main.share:
+        levels = [level / 100 for level in levels]
+    summary = summarize(lines, task, stage, levels)
     return RunData(
         name=folder.name,
         experiment=experiment,
@@ -39,6 +43,18 @@ def read_run(folder: Path, thresholds: Sequence[float] | None = None) -> RunData
         summary=summary,
         computed=_computed(record),
     )
+
+
+def check_comparable(runs: Sequence[RunData]) -> None:
+    """UsageError if the runs have different main metrics."""
+    mains: dict[str, str] = {}
+    for run in runs:
+        mains.setdefault(run.summary.main, run.name)
+    if len(mains) > 1:
+        found = ", ".join(f"{main} ({name})" for main, name in mains.items())
+        raise UsageError(
+            f"the runs have different main metrics: {found}; name those to be compared"
+        )
 
 
 def read_metrics(path: Path) -> tuple[MetricsLine, ...]:

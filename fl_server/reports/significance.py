@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 
 from fl_server.reports.groups import Group, Which
 from fl_server.reports.statistics import FEWEST, Paired, holm, paired
-from fl_server.run.summary import GLOBAL
 
 Kind: TypeAlias = Literal["global", "personal"]
 MEASURES: tuple[tuple[str, Kind, Which], ...] = (
@@ -20,8 +19,8 @@ ALPHA = 0.05
 
 
 def metric_of(group: Group, kind: Kind) -> str:
-    """The metric that is a group's global or personal accuracy."""
-    return GLOBAL if kind == "global" else group.personal
+    """The main metric of a group's global or personal models."""
+    return group.shared if kind == "global" else group.personal
 
 
 def leader(groups: Sequence[Group], kind: Kind, which: Which) -> int | None:
@@ -31,7 +30,10 @@ def leader(groups: Sequence[Group], kind: Kind, which: Which) -> int | None:
         for at, group in enumerate(groups)
         if (found := group.figure(metric_of(group, kind), which)) is not None
     }
-    return max(means, key=lambda at: means[at]) if len(means) > 1 else None
+    if len(means) < 2:
+        return None
+    choose = min if groups[0].runs[0].summary.lower else max
+    return choose(means, key=lambda at: means[at])
 
 
 def against_others(

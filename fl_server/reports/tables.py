@@ -9,11 +9,11 @@ from typing import Literal, TypeAlias
 from fl_server.reports.groups import Group, Spread, spread
 from fl_server.reports.run_data import RunData
 from fl_server.reports.significance import MEASURES, metric_of, winner, winning_note
-from fl_server.reports.timing import FAULTS, BoardTimes, board_times, faults, mean
-from fl_server.run.summary import GLOBAL, Reach, values
+from fl_server.reports.timing import FAULTS, faults, mean, times_of
+from fl_server.run.summary import Reach, values
 
 Unit: TypeAlias = Literal[
-    "text", "percent", "count", "number", "points", "bytes", "seconds", "joules"
+    "text", "percent", "measure", "count", "number", "points", "bytes", "seconds", "joules"
 ]
 Cell: TypeAlias = str | int | float | Spread | None
 
@@ -39,6 +39,12 @@ class Table:
     winners: frozenset[tuple[int, int]] = frozenset()
 
 
+def main_column(name: str, groups: Sequence[Group], *, interval: bool = False) -> Column:
+    """A column of the main metric of all groups."""
+    unit: Unit = "percent" if groups[0].runs[0].summary.share else "measure"
+    return Column(name, unit, interval)
+
+
 def results(groups: Sequence[Group]) -> Table:
     """The table that goes into a paper: best of run, and the sober mean of ten tests."""
     stages = sorted({group.personal.rpartition("_")[2].upper() for group in groups})
@@ -46,7 +52,7 @@ def results(groups: Sequence[Group]) -> Table:
         Column("run"),
         Column("seeds", "count"),
         Column("rounds", "count"),
-        *(Column(name, "percent", interval=True) for name, _, _ in MEASURES),
+        *(main_column(name, groups, interval=True) for name, _, _ in MEASURES),
         Column("log10(g/p)", "number"),
     )
     rows = tuple(
@@ -59,11 +65,13 @@ def results(groups: Sequence[Group]) -> Table:
         )
         for group in groups
     )
+    in_percent = " in percent" if main_column("", groups).unit == "percent" else ""
     note = (
-        "Accuracy in percent, mean ± standard deviation over the seeds, in brackets half of "
+        f"{groups[0].title}{in_percent}, mean ± standard deviation over the "
+        "seeds, in brackets half of "
         "the mean's 95 % confidence interval. Best is the best test of each run, for each "
         "metric by itself, and optimistic, as it was chosen on test "
-        f"samples; last 10 tests is their mean{_since(groups)}. The personal accuracy is that "
+        f"samples; last 10 tests is their mean{_since(groups)}. The personal one is that "
         f"of stage {' and '.join(stages)}; log10(g/p) compares the two best ones."
         f"{winning_note(groups)}{_left_out(groups)}"
     )
@@ -82,7 +90,7 @@ def _left_out(groups: Sequence[Group]) -> str:
 
 def _since(groups: Sequence[Group]) -> str:
     """From which round on the last ten tests were, where there were any."""
-    figures = [run.summary.figures.get(GLOBAL) for group in groups for run in group.runs]
+    figures = [run.summary.figures.get(group.shared) for group in groups for run in group.runs]
     rounds = sorted({figure.mean_last_from for figure in figures if figure is not None})
     return f" (rounds {' / '.join(map(str, rounds))} and later)" if rounds else ""
 
@@ -92,12 +100,12 @@ def _overall(run: RunData) -> float | None:
 
 
 def rounds_to(groups: Sequence[Group], which: Literal["global", "personal"]) -> Table | None:
-    """After how many rounds an accuracy was reached for the first time."""
+    """After how many rounds a level of the main metric was reached for the first time."""
     return _to_reach(
         groups,
         which,
         key=f"rounds-to-{which}",
-        title=f"Rounds to a {which} accuracy",
+        title=f"Rounds to a {which} {groups[0].main}",
         unit="count",
         measure=lambda reach: reach.round,
         note="The first tested round; in brackets in how many of the runs it was reached.",
@@ -105,15 +113,15 @@ def rounds_to(groups: Sequence[Group], which: Literal["global", "personal"]) -> 
 
 
 def bytes_to(groups: Sequence[Group]) -> Table | None:
-    """How much was sent, both ways, until an accuracy was reached."""
+    """How much was sent, both ways, until a level of the main metric was reached."""
     return _to_reach(
         groups,
         "global",
         key="bytes-to-global",
-        title="Traffic to a global accuracy",
+        title=f"Traffic to a global {groups[0].main}",
         unit="bytes",
         measure=lambda reach: reach.bytes_up + reach.bytes_down,
-        note="Bytes up and down until the first test with that accuracy.",
+        note="Bytes up and down until the first test that is as good.",
     )
 
 
@@ -130,16 +138,23 @@ def _to_reach(
     def found(run: RunData) -> dict[float, float]:
         summary = run.summary
         reached = summary.reached_global if which == "global" else summary.reached_personal
-        return {reach.accuracy: measure(reach) for reach in reached}
+        return {reach.level: measure(reach) for reach in reached}
 
-    thresholds = sorted({at for group in groups for run in group.runs for at in found(run)})
-    if not thresholds:
+    levels = sorted(
+        {at for group in groups for run in group.runs for at in found(run)},
+        reverse=groups[0].runs[0].summary.lower,
+    )
+    if not levels:
         return None
-    columns = (Column("run"), *(Column(f"{100 * at:g} %", unit) for at in thresholds))
+    names = [
+        f"{100 * at:g} %" if main_column("", groups).unit == "percent" else f"{at:g}"
+        for at in levels
+    ]
+    columns = (Column("run"), *(Column(name, unit) for name in names))
     rows = tuple(
         (
             group.label,
-            *(spread([found(run).get(at) for run in group.runs]) for at in thresholds),
+            *(spread([found(run).get(at) for run in group.runs]) for at in levels),
         )
         for group in groups
     )
@@ -215,15 +230,6 @@ def boards(groups: Sequence[Group]) -> Table | None:
     return Table("boards", "Time per phase and board", columns, tuple(rows), note)
 
 
-def times_of(group: Group) -> dict[str, BoardTimes]:
-    """The times of each board over all runs of a group."""
-    found: dict[str, BoardTimes] = {}
-    for run in group.runs:
-        for name, times in board_times(run.events).items():
-            found.setdefault(name, BoardTimes()).add(times)
-    return dict(sorted(found.items(), key=lambda item: (len(item[0]), item[0])))
-
-
 def survived(groups: Sequence[Group]) -> Table | None:
     """What went wrong in the runs; only what happened at all has a column."""
     found = [[faults(run.events, run.lines) for run in group.runs] for group in groups]
@@ -253,9 +259,9 @@ def runs_table(groups: Sequence[Group]) -> Table:
         Column("of"),
         Column("seed", "count"),
         Column("rounds", "count"),
-        Column("global best", "percent"),
+        main_column("global best", groups),
         Column("at round", "count"),
-        Column("personal best", "percent"),
+        main_column("personal best", groups),
         Column("at round ", "count"),
         Column("model"),
     )
@@ -263,7 +269,7 @@ def runs_table(groups: Sequence[Group]) -> Table:
     for group in groups:
         for run in group.runs:
             cells: list[Cell] = [run.name, group.label, run.seed, run.summary.rounds]
-            for metric in (GLOBAL, group.personal):
+            for metric in (group.shared, group.personal):
                 figure = run.summary.figures.get(metric)
                 cells += [figure.best, figure.best_round] if figure else [None, None]
             rows.append((*cells, run.digest[:8] or "not finished"))

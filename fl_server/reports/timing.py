@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from fl_server.reports.groups import Group
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
 from fl_server.watch.facts.lines import MetricsLine
@@ -78,3 +79,12 @@ def faults(events: Sequence[Fact], lines: Sequence[MetricsLine]) -> dict[str, in
     found["restarts"] = max(0, kinds.count("started") - 1)
     found["dropped"] = sum(len(line.dropped or ()) for line in lines)
     return found
+
+
+def times_of(group: Group) -> dict[str, BoardTimes]:
+    """The times of each board over all runs of a group."""
+    found: dict[str, BoardTimes] = {}
+    for run in group.runs:
+        for name, times in board_times(run.events).items():
+            found.setdefault(name, BoardTimes()).add(times)
+    return dict(sorted(found.items(), key=lambda item: (len(item[0]), item[0])))

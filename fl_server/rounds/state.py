@@ -16,27 +16,10 @@ from common.wire.messages import (
     Selected,
     TrainEnd,
 )
+from fl_server.rounds.policy import Policy as Policy
 from fl_server.watch import facts
 
 REPEAT_SECONDS = 3.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """The experiment's settings of rounds."""
-
-    run: str
-    seed: int
-    rounds: int
-    participants: tuple[int, ...]
-    start_with: int
-    rate: float = 1.0
-    chances: Mapping[int, float] = field(default_factory=dict)
-    grace: float = math.inf
-    deadline: float = math.inf
-    min_updates: int = 1
-    evaluate_every: int = 1
-    local: bool = False  # whether boards have the data: round 1 waits until they reported it
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,21 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-import numpy as np
 from msgspec import UNSET
 
 from common.arrays import Array, Arrays, digest
 from common.code_files import digests_of
 from common.config import Experiment
 from common.data.dataset import info_of
+from common.data.reported import LocalData
 from common.disk.atomic import write_atomic
 from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.resolve import algorithm_of, own_code, server_of
+from common.experiment.tasks import task_of
 from common.plugins import use_code
 from common.wire.assembly import SMALL, Assembly
 from common.wire.chunks import blob_digest
-from common.wire.messages import ClientData, Info, Job
+from common.wire.messages import Info, Job
 from common.wire.tensors import (
     ModelMeta,
     UpdateMeta,
@@ -33,12 +34,10 @@ from common.wire.tensors import (
 from fl_server.rounds.state import Close, Open
 from fl_server.run.checks import Checks
 from fl_server.run.computed import Computed
-from fl_server.run.local_data import LocalData
 from fl_server.run.model.file import NAME, write_model
 from fl_server.run.model.first import starting_model
 from fl_server.run.records import Records, TestedRound
-from fl_server.run.round_updates import RoundUpdates
-from fl_server.run.server_half import ServerHalf
+from fl_server.run.server_half import RoundUpdates, ServerHalf
 from fl_server.run.store import CheckpointMeta, RunStore
 from fl_server.run.tally import Tally, mean_loss, mean_values
 from fl_server.watch import facts
@@ -82,17 +81,19 @@ class Aggregator:
         self._half = ServerHalf(algorithm_of(experiment))
         self.code = digests_of(own_code(experiment))
         self.changed_code = store.note_code(self.code)
+        self.task = task_of(experiment)
         self._download: tuple[int, bytes] | None = None
         self._base: tuple[int, Arrays] | None = None
         self.records = Records(store.folder)
-        self._local = LocalData(store.folder, experiment.data)
+        self.local = LocalData(store.folder, experiment.data)
         self._computed = Computed(store.computed)
         self._state, self._meta = self._load()
         expected = self._half.expects(server_of(experiment), self._broadcast)
         self.checks = Checks(
-            {name: _outline(array) for name, array in expected.items()},
+            expected,
             info_of(experiment.data).size,
             self._half.most_weight,
+            self.task,
         )
         self._recent: dict[int, tuple[dict[str, Array], UpdateMeta]] = {}
 
@@ -116,12 +117,12 @@ class Aggregator:
         round_number = self._meta.round + 1
         opened = self.store.opened(round_number)
         safe = self.store.safe_updates(round_number) if opened is not None else frozenset()
-        reported = frozenset(self._local.clients)
+        reported = frozenset(self.local.clients)
         return Progress(self._meta.round, dict(self._meta.accepted), opened, safe, reported)
 
     def open_round(self, opened: Open) -> None:
         """Begin to add up a round; one that is opened again, for more clients, goes on."""
-        self._local.fix()
+        self.local.fix()
         self.store.open_round(opened)
         if self._opened != opened.round_number:
             self._opened = opened.round_number
@@ -132,7 +133,7 @@ class Aggregator:
         assert round_number == self._meta.round + 1, "a round downloads what the last one made"
         if self._download is None or self._download[0] != round_number:
             meta = ModelMeta(
-                run=self.store.run, round=round_number, statistics=self._local.statistics
+                run=self.store.run, round=round_number, statistics=self.local.statistics
             )
             encoding = self.experiment.communication.encoding
             self._download = (round_number, encode_tensors(self._broadcast, meta, encoding))
@@ -199,10 +200,6 @@ class Aggregator:
             return self._recent[client]
         return self._decode_update(self.store.load_update(round_number, client))
 
-    def note_data(self, client: int, data: ClientData) -> None:
-        """Take what a board reports of a client's data."""
-        self._local.note(client, data)
-
     def note_energy(self, info: Info) -> None:
         """Take the energy of a client's training in the open round."""
         if info.joules is not None and info.round == self._meta.round + 1:
@@ -228,8 +225,8 @@ class Aggregator:
 
     def close_round(self, close: Close, seconds: float) -> ClosedRound:
         """Aggregate, checkpoint, write the metrics of the model that was just tested."""
-        accuracies = self.tally.accuracies(self.experiment.evaluation.epsilon)
-        line = with_tests(self._meta.record, accuracies)
+        tests = self.tally.tests(self.task, self.experiment.evaluation.epsilon)
+        line = with_tests(self._meta.record, tests)
         tested = TestedRound(line, self.tally.by_client())
         if close.training:
             self._aggregate(close, seconds, tested)
@@ -294,8 +291,3 @@ class Aggregator:
     def close(self) -> None:
         """Close the files."""
         self.records.close()
-
-
-def _outline(array: Array) -> Array:
-    """Shape and kind of an array, without its memory."""
-    return np.broadcast_to(np.zeros((), array.dtype), array.shape)

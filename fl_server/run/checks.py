@@ -1,4 +1,4 @@
-"""PURE: whether an update or a client's counts can be used; a board may send anything."""
+"""PURE: whether an update or a client's tests can be used; a board may send anything."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from common.arrays import Arrays, part_of
 from common.errors import ProtocolError
+from common.tasks.task import Task
 from common.wire.messages import ClientMetrics
 from common.wire.tensors import UpdateMeta, check_arrays
 
@@ -21,6 +22,7 @@ class Checks:
     expected: Arrays
     most_samples: int
     most_weight: Callable[[int], float]
+    task: Task
     samples: dict[int, int] = field(default_factory=dict)
     totals: dict[int, Mapping[str, int]] = field(default_factory=dict)
 
@@ -44,15 +46,19 @@ class Checks:
         if meta.samples != known:
             raise ProtocolError(f"{meta.samples} samples; the client had {known} before")
 
-    def check_counts(self, metrics: ClientMetrics) -> None:
-        """Refuse counts of more samples than there can be, or of others than before."""
-        for count in (*metrics.counts.values(), *metrics.union.values()):
-            if count.total > self.most_samples:
+    def check_tests(self, metrics: ClientMetrics) -> None:
+        """Refuse sums that no test can have, of too many samples, or of others than before."""
+        for test in (*metrics.own.values(), *metrics.union.values()):
+            if test.samples > self.most_samples:
                 raise ProtocolError(
-                    f"{count.total} test samples; the dataset has {self.most_samples} in all"
+                    f"{test.samples} test samples; the dataset has {self.most_samples} in all"
                 )
-        totals: dict[str, int] = {name: count.total for name, count in metrics.counts.items()}
-        totals |= {f"union {name}": count.total for name, count in metrics.union.items()}
+        for test in metrics.own.values():
+            self.task.check(test)
+        for test in metrics.union.values():
+            self.task.check(test, union=True)
+        totals: dict[str, int] = {name: test.samples for name, test in metrics.own.items()}
+        totals |= {f"union {name}": test.samples for name, test in metrics.union.items()}
         known = self.totals.setdefault(metrics.client, totals)
         for stage in totals.keys() & known.keys():
             if totals[stage] != known[stage]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from common.config import Experiment
@@ -9,7 +10,7 @@ from common.errors import UsageError
 from common.ids import check_name
 from common.plugins import code_folder
 from fl_server.run.model.first import check_start
-from fl_server.run.store import RunStore, create_run, free_name, has_run
+from fl_server.run.store import RunStore, create_run, has_run
 
 
 def find_or_create(
@@ -39,6 +40,13 @@ def find_or_create(
     if code is not None and code != store.code:
         store.move_code(code)
     return store
+
+
+def free_name(root: Path, base: str) -> str:
+    """`base-1`, `base-2`, ...: the first that is not taken."""
+    taken = {path.name for path in root.glob(f"{base}-*")} if root.is_dir() else set()
+    numbers = [int(m[1]) for n in taken if (m := re.fullmatch(rf"{re.escape(base)}-(\d+)", n))]
+    return f"{base}-{max(numbers, default=0) + 1}"
 
 
 def find_run(runs: Path, name: str) -> RunStore:

@@ -9,10 +9,11 @@ import msgspec
 from common.config import Experiment
 from common.disk.atomic import write_atomic
 from common.disk.flusher import Flusher
+from common.experiment.tasks import task_of
 from fl_server.run.journal import Journal, read_records
 from fl_server.run.summary import summarize
-from fl_server.run.tally import ClientCounts
-from fl_server.watch.facts.lines import MetricsLine, parse_lines
+from fl_server.run.tally import ClientSums
+from fl_server.watch.facts.lines import MetricsLine, fields_of, parse_lines
 
 SUMMARY = "summary.json"
 
@@ -23,7 +24,7 @@ class TestedRound(msgspec.Struct, frozen=True):
     __test__ = False  # no test of pytest's
 
     line: MetricsLine
-    by_client: ClientCounts
+    by_client: ClientSums
 
 
 class Records:
@@ -42,7 +43,7 @@ class Records:
         """Write what is not yet there: the line of metrics, and the counts behind it."""
         round_number = tested.line.round
         if round_number not in self._metrics_rounds:
-            self._metrics.append(tested.line)
+            self._metrics.append(fields_of(tested.line))
             self._flusher.add(self._metrics.path)
             self._metrics_rounds.add(round_number)
         if tested.by_client and round_number not in self._clients_rounds:
@@ -61,7 +62,7 @@ class Records:
     def write_summary(self, experiment: Experiment) -> None:
         """What the whole run has brought."""
         stage = experiment.evaluation.personal_stage
-        summary = summarize(self.lines(), stage)
+        summary = summarize(self.lines(), task_of(experiment), stage)
         write_atomic(self._folder / SUMMARY, msgspec.json.encode(summary) + b"\n")
 
     def close(self) -> None:

@@ -1,18 +1,23 @@
-"""The server half of an algorithm, called so that a mistake in a user's own is one sentence."""
+"""The server half of an algorithm, called so that a mistake of a user is one sentence, and the
+updates that it gets."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias, overload
 
 import numpy as np
 
 from common.algorithms.base import Algorithm, Server, Update
-from common.arrays import Arrays
+from common.arrays import Array, Arrays
 from common.errors import FedbedError
 from common.plugins import explain, is_users, names_users
+from common.wire.tensors import UpdateMeta
 
 log = logging.getLogger(__name__)
+
+Load: TypeAlias = Callable[[int], tuple[dict[str, Array], UpdateMeta]]
 
 
 class ServerHalf:
@@ -36,8 +41,12 @@ class ServerHalf:
         return self._call(self._algorithm.private, server, state, client)
 
     def expects(self, server: Server, download: Arrays) -> Arrays:
-        """Arrays such as an update must have."""
-        return self._call(self._algorithm.expects, server, download)
+        """Shape and kind of the arrays that an update must have, without their memory."""
+        arrays = self._call(self._algorithm.expects, server, download)
+        return {
+            name: np.broadcast_to(np.zeros((), array.dtype), array.shape)
+            for name, array in arrays.items()
+        }
 
     def server_update(self, server: Server, state: Arrays, updates: Sequence[Update]) -> Arrays:
         """The next state, if clients can use what it broadcasts."""
@@ -97,3 +106,38 @@ def _checked(result: object) -> Arrays:
 
 def _outlines(arrays: Arrays) -> dict[str, str]:
     return {name: f"{array.dtype} {array.shape}" for name, array in arrays.items()}
+
+
+class RoundUpdates(Sequence[Update]):
+    """The updates of a round in ascending order of client id, loaded one at a time."""
+
+    def __init__(self, load: Load, clients: Sequence[int]) -> None:
+        self._load = load
+        self._clients = sorted(clients)
+        self._metas: dict[int, UpdateMeta] = {}
+
+    @property
+    def metas(self) -> list[UpdateMeta]:
+        """Metadata of all updates."""
+        for at, client in enumerate(self._clients):
+            if client not in self._metas:  # an algorithm need not look at all of them
+                self[at]
+        return [self._metas[client] for client in self._clients]
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    @overload
+    def __getitem__(self, index: int) -> Update: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Update]: ...
+    def __getitem__(self, index: int | slice) -> Update | Sequence[Update]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        client = self._clients[index]
+        arrays, meta = self._load(client)
+        self._metas[client] = meta
+        return Update(client, arrays, meta.weights)
+
+    def __iter__(self) -> Iterator[Update]:
+        return (self[index] for index in range(len(self)))

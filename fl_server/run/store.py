@@ -11,7 +11,6 @@ runs/<name>/run.json              identity and format of the run
 from __future__ import annotations
 
 import logging
-import re
 import secrets
 import shutil
 from pathlib import Path
@@ -97,10 +96,10 @@ class RunStore:
 
     def note_code(self, digests: dict[str, str]) -> str:
         """Note the users' code that the run goes on with; says which files have changed."""
-        before = self._record.digests
-        if digests != before:
+        other = changed(self._record.digests, digests)
+        if other:
             self._update_record(digests=digests)
-        return changed(before, digests) if self._record.incarnation else ""
+        return other if self._record.incarnation else ""
 
     def next_incarnation(self) -> int:
         """Count this coordinator among those that worked on the run."""
@@ -262,13 +261,6 @@ def create_run(
     )
     write_atomic(folder / "run.json", msgspec.json.encode(record))
     return RunStore(folder, experiment)
-
-
-def free_name(root: Path, base: str) -> str:
-    """`base-1`, `base-2`, ...: the first that is not taken."""
-    taken = {path.name for path in root.glob(f"{base}-*")} if root.is_dir() else set()
-    numbers = [int(m[1]) for n in taken if (m := re.fullmatch(rf"{re.escape(base)}-(\d+)", n))]
-    return f"{base}-{max(numbers, default=0) + 1}"
 
 
 def has_run(root: Path, name: str) -> bool:

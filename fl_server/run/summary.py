@@ -8,16 +8,11 @@ from typing import Literal
 
 import msgspec
 
+from common.tasks.task import PERSONAL, STAGES, Task, usual_levels
 from fl_server.watch.facts.derived import value_in
 from fl_server.watch.facts.lines import MetricsLine, number_in
 
-METRICS = (
-    *("accuracy_global", "accuracy_l1", "accuracy_l2", "mean_l1", "mean_l2"),
-    *("union_l1", "union_l2", "rho_l1", "rho_l2"),
-)
-THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
 RECENT = 10
-GLOBAL = "accuracy_global"
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,9 +29,9 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
-    """What it took to reach an accuracy for the first time."""
+    """What it took to reach a level of the main metric for the first time."""
 
-    accuracy: float
+    level: float
     round: int
     bytes_up: int
     bytes_down: int
@@ -63,10 +58,16 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in a few numbers; `figures` has only metrics that were measured."""
+    """A run in a few numbers; `figures` has only metrics that were measured.
+
+    `main` is the task's main metric; `lower`: less is better; `share`: it is from 0 to 1.
+    """
 
     rounds: int
     tested_rounds: int
+    main: str
+    lower: bool
+    share: bool
     personal_stage: str
     figures: dict[str, Figure]
     reached_global: tuple[Reach, ...]
@@ -75,29 +76,67 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost
 
 
-def personal_metric(stage: Literal["L1", "L2"]) -> str:
-    """The pooled personal accuracy of a stage."""
-    return f"accuracy_{stage.lower()}"
+def global_metric(task: Task) -> str:
+    """The pooled main metric of the global model."""
+    return f"{task.main.name}_global"
+
+
+def personal_metric(task: Task, stage: Literal["L1", "L2"]) -> str:
+    """The pooled main metric of a personal stage."""
+    return f"{task.main.name}_{stage.lower()}"
+
+
+def measured(task: Task) -> tuple[str, ...]:
+    """The names of all single numbers that tests may give."""
+    pooled = [
+        f"{metric.name}_{stage}"
+        for metric in task.metrics
+        if metric.single
+        for stage in STAGES.values()
+    ]
+    over_clients = [f"{name}_{stage}" for name in PERSONAL for stage in ("l1", "l2")]
+    return (*pooled, *over_clients)
 
 
 def summarize(
     lines: Sequence[MetricsLine],
+    task: Task,
     stage: Literal["L1", "L2"] = "L1",
-    thresholds: Sequence[float] = THRESHOLDS,
+    levels: Sequence[float] | None = None,
 ) -> Summary:
     """The summary of a run's lines, in the order of their rounds."""
-    figures = {name: found for name in METRICS if (found := figure(lines, name)) is not None}
-    personal = personal_metric(stage)
+    figures = {
+        name: found
+        for name in measured(task)
+        if (found := figure(lines, name, lower=is_lower(task, name))) is not None
+    }
+    shared, personal = global_metric(task), personal_metric(task, stage)
+
+    def reach(name: str) -> tuple[Reach, ...]:
+        wanted = levels
+        if wanted is None:
+            wanted = usual_levels(task, [value for _, value in values(lines, name)])
+        return reached(lines, name, wanted, lower=task.main.lower)
+
     return Summary(
         rounds=max((line.round for line in lines), default=0),
         tested_rounds=sum(bool(number_in(line, "tested_clients")) for line in lines),
+        main=task.main.name,
+        lower=task.main.lower,
+        share=task.main.share,
         personal_stage=stage,
         figures=figures,
-        reached_global=reached(lines, GLOBAL, thresholds),
-        reached_personal=reached(lines, personal, thresholds),
-        overall=overall(figures.get(GLOBAL), figures.get(personal)),
+        reached_global=reach(shared),
+        reached_personal=reach(personal),
+        overall=overall(figures.get(shared), figures.get(personal)),
         cost=cost(lines),
     )
+
+
+def is_lower(task: Task, name: str) -> bool:
+    """Whether less is better of a number by its name in a line."""
+    metric = task.metric_of(name)
+    return metric is not None and metric.lower
 
 
 def values(lines: Sequence[MetricsLine], name: str) -> list[tuple[int, float]]:
@@ -106,7 +145,7 @@ def values(lines: Sequence[MetricsLine], name: str) -> list[tuple[int, float]]:
     return [(round_number, value) for round_number, value in found if value is not None]
 
 
-def figure(lines: Sequence[MetricsLine], name: str) -> Figure | None:
+def figure(lines: Sequence[MetricsLine], name: str, *, lower: bool = False) -> Figure | None:
     """A metric over a run; of equal values the earliest is the best.
 
     The model before any training is not among the last ten of a short run.
@@ -114,7 +153,8 @@ def figure(lines: Sequence[MetricsLine], name: str) -> Figure | None:
     found = values(lines, name)
     if not found:
         return None
-    round_number, best = max(found, key=lambda pair: (pair[1], -pair[0]))
+    sign = -1 if lower else 1
+    round_number, best = max(found, key=lambda pair: (sign * pair[1], -pair[0]))
     recent = [pair for pair in found if pair[0] > 0][-RECENT:] or found[-1:]
     return Figure(
         best=best,
@@ -126,27 +166,27 @@ def figure(lines: Sequence[MetricsLine], name: str) -> Figure | None:
 
 
 def reached(
-    lines: Sequence[MetricsLine], name: str, thresholds: Sequence[float]
+    lines: Sequence[MetricsLine], name: str, levels: Sequence[float], *, lower: bool = False
 ) -> tuple[Reach, ...]:
-    """For every accuracy that was reached: after which round, bytes and seconds."""
+    """For every level that was reached: after which round, bytes and seconds."""
     found = values(lines, name)
     firsts = {
-        threshold: next(
-            (round_number for round_number, value in found if value >= threshold), None
+        level: next(
+            (at for at, value in found if (value <= level if lower else value >= level)), None
         )
-        for threshold in thresholds
+        for level in levels
     }
     return tuple(
-        _reach(lines, threshold, round_number)
-        for threshold, round_number in firsts.items()
+        _reach(lines, level, round_number)
+        for level, round_number in firsts.items()
         if round_number is not None
     )
 
 
-def _reach(lines: Sequence[MetricsLine], accuracy: float, round_number: int) -> Reach:
+def _reach(lines: Sequence[MetricsLine], level: float, round_number: int) -> Reach:
     spent = cost([line for line in lines if line.round <= round_number])
     return Reach(
-        accuracy=accuracy,
+        level=level,
         round=round_number,
         bytes_up=spent.bytes_up,
         bytes_down=spent.bytes_down,
@@ -172,7 +212,7 @@ def cost(lines: Sequence[MetricsLine]) -> Cost:
 
 
 def overall(best_global: Figure | None, best_personal: Figure | None) -> Overall | None:
-    """The ratio of the best global to the best personal accuracy, as its logarithm."""
+    """The ratio of the best global to the best personal main metric, as its logarithm."""
     if best_global is None or best_personal is None:
         return None
     g, p = best_global.best, best_personal.best

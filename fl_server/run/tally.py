@@ -1,4 +1,4 @@
-"""PURE: what is added up during a round: counts of correct answers, losses, bytes."""
+"""PURE: what is added up during a round: sums of tests, losses, bytes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from common.wire.messages import ClientMetrics, Count, Stage
+from common.tasks.metrics import Number, Value
+from common.tasks.sums import added
+from common.tasks.task import STAGES, Task
+from common.wire.messages import ClientMetrics, Stage, Sums
 from common.wire.tensors import UpdateMeta
 
-NAMES: dict[Stage, str] = {"G": "accuracy_global", "L1": "accuracy_l1", "L2": "accuracy_l2"}
 PERSONAL: tuple[Stage, ...] = ("L1", "L2")
 EPSILON = 0.95
 MOST_VALUES = 64
 
-Value = float | int | None
-ClientCounts: TypeAlias = dict[str, dict[str, tuple[int, int]]]  # of each stage
+ClientSums: TypeAlias = dict[str, dict[str, dict[str, Number]]]  # client -> stage
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class Tally:
     joules: dict[int, float] = field(default_factory=dict)
 
     def count(self, metrics: ClientMetrics) -> None:
-        """Take a client's counts."""
+        """Take a client's tests."""
         self.metrics.setdefault(metrics.client, metrics)
 
     def spend(self, client: int, joules: float) -> None:
@@ -42,48 +43,45 @@ class Tally:
         """The energy of all trainings that was measured; None where no board measures it."""
         return round(sum(self.joules.values()), 3) if self.joules else None
 
-    def accuracies(self, epsilon: float = EPSILON) -> dict[str, Value]:
-        """The accuracies that follow from all clients' counts, for each stage.
+    def tests(self, task: Task, epsilon: float = EPSILON) -> dict[str, Value]:
+        """What follows from all clients' tests, for each stage.
 
-        `accuracy_*` pools correct answers and samples of all clients; `mean_*` and `union_*`
-        are plain means over clients of each one's accuracy, on its own samples and on samples
-        of all; `rho_*` is the number of clients whose accuracy is above epsilon.
+        `<metric>_*` pools the sums of all clients; `mean_*` and `union_*` are plain means over
+        clients of each one's main metric, on its own samples and on samples of all; `rho_*`
+        is the number of clients whose main metric, if it is a share, is above epsilon.
         """
-        found: dict[str, Value] = {
-            name: share(self._counts(stage)) for stage, name in NAMES.items()
-        }
+        found: dict[str, Value] = {}
+        pooled = {stage: task.values(added(self._tests(stage))) for stage in STAGES}
+        for metric in task.metrics:
+            for stage, name in STAGES.items():
+                found[f"{metric.name}_{name}"] = pooled[stage][metric.name]
         for stage in PERSONAL:
-            own = [_accuracy(count) for count in self._counts(stage)]
-            union = [m.union[stage] for m in self.metrics.values() if stage in m.union]
+            own = _main_values(task, self._tests(stage))
             name = stage.lower()
             found[f"mean_{name}"] = mean(own)
-            found[f"union_{name}"] = mean([_accuracy(count) for count in union])
-            found[f"rho_{name}"] = sum(value > epsilon for value in own) if own else None
+            found[f"union_{name}"] = mean(_main_values(task, self._tests(stage, union=True)))
+            if task.main.share:
+                found[f"rho_{name}"] = sum(value > epsilon for value in own) if own else None
         found["tested_clients"] = len(self.metrics)
         found["tested_samples"] = sum(_total(m) for m in self.metrics.values())
         return found
 
-    def by_client(self) -> ClientCounts:
-        """The counts of every client, as in a line of clients.jsonl."""
-        found: ClientCounts = {}
+    def by_client(self) -> ClientSums:
+        """The tests of every client, as in a line of clients.jsonl: their single sums."""
+        found: ClientSums = {}
         for client in sorted(self.metrics):
             metrics = self.metrics[client]
-            named: dict[str, Count] = {s: metrics.counts[s] for s in sorted(metrics.counts)}
-            for stage in sorted(metrics.union):
-                named[f"union_{stage}"] = metrics.union[stage]
             found[str(client)] = {
-                name: (count.correct, count.total) for name, count in named.items()
+                **{stage: _singles(metrics.own[stage]) for stage in sorted(metrics.own)},
+                **{f"union_{s}": _singles(metrics.union[s]) for s in sorted(metrics.union)},
             }
         return found
 
-    def _counts(self, stage: Stage) -> list[Count]:
-        return [m.counts[stage] for m in self.metrics.values() if stage in m.counts]
-
-
-def share(counts: list[Count]) -> float | None:
-    """Pooled accuracy of some counts."""
-    total = sum(count.total for count in counts)
-    return sum(count.correct for count in counts) / total if total else None
+    def _tests(self, stage: Stage, *, union: bool = False) -> list[Sums]:
+        """The tests of a stage, in the order of the clients' ids."""
+        known = [self.metrics[client] for client in sorted(self.metrics)]
+        tests = [metrics.union if union else metrics.own for metrics in known]
+        return [test[stage] for test in tests if stage in test]
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -91,12 +89,23 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(sorted(values)) / len(values) if values else None
 
 
-def _accuracy(count: Count) -> float:
-    return count.correct / count.total
+def _main_values(task: Task, tests: Sequence[Sums]) -> list[float]:
+    """The main metric of each test that has one."""
+    found = [task.main_value((test.samples, test.sums)) for test in tests]
+    return [value for value in found if value is not None]
+
+
+def _singles(tested: Sums) -> dict[str, Number]:
+    whole: dict[str, Number] = {
+        name: int(numbers[0]) if numbers[0].is_integer() else numbers[0]
+        for name, numbers in tested.sums.items()
+        if len(numbers) == 1
+    }
+    return {"samples": tested.samples, **whole}
 
 
 def _total(metrics: ClientMetrics) -> int:
-    return max((count.total for count in metrics.counts.values()), default=0)
+    return max((test.samples for test in metrics.own.values()), default=0)
 
 
 def mean_loss(metas: list[UpdateMeta]) -> float | None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from common.disk.atomic import disk_errors
 from common.errors import UsageError
 from fl_server.run.journal import read_records
-from fl_server.run.summary import METRICS
 from fl_server.watch.facts import Evaluated, Fact, RoundClosed
 from fl_server.watch.facts.lines import TrainingLine, number_in, parse_lines
 
@@ -51,13 +50,13 @@ class EventFile:
             version = Event(wall_time=now, file_version="brain.Event:2")
             self._records.write(version.SerializeToString())
         for line in parse_lines(read_records(run / "metrics.jsonl")):
-            self._add(line, (*METRICS, *_TRAINING))
+            self._add(line, (*line.tests, *_TRAINING))
 
     def observe(self, fact: Fact) -> None:
-        """Take a fact of the run; accuracies and training are in different ones."""
+        """Take a fact of the run; tests and training are in different ones."""
         match fact:
             case Evaluated():
-                self._add(fact, METRICS)
+                self._add(fact, tuple(fact.tests))
             case RoundClosed():
                 self._add(fact, _TRAINING)
             case _:
@@ -92,4 +91,4 @@ def _single(value: float) -> float:
 
 def tag_of(name: str) -> str:
     """How TensorBoard groups a number: accuracy/global, rho/l1, round/seconds, ..."""
-    return name.replace("_", "/", 1) if name in METRICS else f"round/{name}"
+    return f"round/{name}" if name in _TRAINING else "/".join(name.rsplit("_", 1))

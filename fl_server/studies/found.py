@@ -11,12 +11,13 @@ from msgspec import UNSET, UnsetType
 from common.config import Experiment
 from common.errors import FedbedError, StoreError
 from common.experiment.file import load_experiment
+from common.experiment.tasks import task_of
 from fl_server.reports.run_data import RunData
 from fl_server.reports.runs import read_run
 from fl_server.run.journal import read_records
 from fl_server.run.summary import summarize
 from fl_server.studies.runs import FoundRun, StudyRun
-from fl_server.watch.facts.lines import MetricsLine
+from fl_server.watch.facts.lines import parse_line
 
 
 def find_runs(plan: Sequence[StudyRun], runs: Path) -> list[FoundRun]:
@@ -81,11 +82,13 @@ def read_central(folder: Path) -> RunData:
     if chosen is not None and chosen.validation is not UNSET:
         epochs = [one for one in epochs if one.epoch <= chosen.epoch]
     lines = tuple(
-        MetricsLine(
-            one.epoch,
-            train_loss=one.train_loss,
-            accuracy_global=one.accuracy,
-            tested_clients=1,
+        parse_line(
+            {
+                "round": one.epoch,
+                "train_loss": one.train_loss,
+                "accuracy_global": one.accuracy,
+                "tested_clients": 1,
+            }
         )
         for one in epochs
     )
@@ -95,7 +98,7 @@ def read_central(folder: Path) -> RunData:
         finished=finished,
         lines=lines,
         events=(),
-        summary=summarize(lines),
+        summary=summarize(lines, task_of(experiment)),
     )
 
 

@@ -68,8 +68,8 @@ def listing(lines: Sequence[StudyLine]) -> Table:
         for line in lines
     )
     note = (
-        "Times are of one process on this machine: from the rounds that runs have done, and "
-        "before that from a few steps of each model. Run one with: fl-server reproduce STUDY"
+        "Times are of one process with a core of its own: from the rounds that runs have done, "
+        "and before that from a few steps of each model. Run one: fl-server reproduce STUDY"
     )
     return Table("studies", "Studies", columns, rows, note)
 

@@ -33,9 +33,10 @@ def plan_study(
     _check("--settings", settings, study.settings)
     overrides = tuple(overrides)
     use_code(Path(study.folder))
+    every = tuple(seeds) or tuple(range(1, study.seeds + 1))
     found = [
         _run(study, runs, row, setting, seed, overrides)
-        for seed in seeds or range(1, study.seeds + 1)
+        for seed in every
         for setting in tuple(study.settings) or ("",)
         if not settings or setting in settings
         for row in study.rows

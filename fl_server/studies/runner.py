@@ -7,6 +7,7 @@ from pathlib import Path
 
 from common.disk.lock import FolderLock
 from common.program.malloc import keep_buffers
+from common.tasks.metrics import LOSS
 from fl_server import launch
 from fl_server.run.provenance import record_machine
 from fl_server.studies.runs import StudyRun
@@ -46,6 +47,6 @@ def run_central(plan: Sequence[StudyRun], runs: Path, write: Callable[[str], Non
             Central(folder, run.experiment).run(
                 runs / ".shards",
                 lambda line, name=run.name, total=total: write(  # type: ignore[misc]
-                    f"{name}: epoch {line.epoch}/{total}, accuracy {line.accuracy:.2%}"
+                    f"{name}: epoch {line.epoch}/{total}, test loss {line.tests[LOSS]:.3f}"
                 ),
             )

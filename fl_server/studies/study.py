@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from common.config import Experiment, Option
 from common.errors import ConfigError
-from fl_server.run.summary import METRICS
+from common.tasks.task import every_number
 from fl_server.watch.facts.derived import DERIVED
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}\Z")
@@ -121,7 +121,8 @@ def parse_study(name: str, folder: str, table: Mapping[str, Any]) -> Study:
                 raise ConfigError(f"{place}.{one}: a name has letters, digits and _.- only")
     for column, metric in study.columns.items():
         found = first_round(metric)
-        _check(f"columns.{column}", found.metric if found else metric, (*METRICS, *DERIVED))
+        known = (*every_number(), *DERIVED)
+        _check(f"columns.{column}", found.metric if found else metric, known)
     for one in study.rows:
         _check_row(study, one)
     return study

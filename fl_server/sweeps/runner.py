@@ -20,8 +20,7 @@ from fl_server.lab.lab import Lab, check_boards, keep_only_logs
 from fl_server.run.find import find_or_create
 from fl_server.run.store import RunStore, has_run
 from fl_server.sweeps.grid import Planned
-from fl_server.sweeps.pace import Pace
-from fl_server.sweeps.screen import SweepDisplay
+from fl_server.sweeps.screen import SweepDisplay, pace_of
 
 LAB = ".lab"
 
@@ -64,7 +63,7 @@ def run_all(
     """
     finished = [planned for planned in grid if is_finished(options.runs, planned)]
     todo = [planned for planned in grid if planned not in finished]
-    shown = SweepDisplay(_pace(finished, todo), options.style)
+    shown = SweepDisplay(pace_of(finished, todo), options.style)
     if finished:
         shown.write(f"{len(finished)} of {len(grid)} runs are finished already")
     failed: dict[str, str] = {}
@@ -73,9 +72,9 @@ def run_all(
         try:
             store = find_or_create(options.runs, planned.experiment, planned.name, planned.code)
             if not run(replace(options, display=shown.display), store):
-                return _outcome(options, finished, failed, interrupted=True)
+                return outcome_of(options, finished, failed, interrupted=True)
         except KeyboardInterrupt:
-            return _outcome(options, finished, failed, interrupted=True)
+            return outcome_of(options, finished, failed, interrupted=True)
         except FedbedError as error:
             failed[planned.name] = str(error)
         except Exception as error:  # a user's own algorithm or model must not end the sweep
@@ -89,21 +88,17 @@ def run_all(
         if after is not None:
             after()
     shown.write(f"sweep: {shown.where()}")
-    return _outcome(options, finished, failed, interrupted=False)
+    return outcome_of(options, finished, failed, interrupted=False)
 
 
-def _pace(finished: Sequence[Planned], todo: Sequence[Planned]) -> Pace:
-    rounds = [planned.experiment.experiment.rounds for planned in (*finished, *todo)]
-    return Pace(rounds, done=len(finished))
-
-
-def _outcome(
+def outcome_of(
     options: launch.RunOptions,
     finished: Sequence[Planned],
     failed: dict[str, str],
     *,
     interrupted: bool,
 ) -> Outcome:
+    """What became of a sweep, with the folders of its runs."""
     folders = tuple(options.runs / planned.name for planned in finished)
     return Outcome(folders, failed, interrupted)
 

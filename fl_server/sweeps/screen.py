@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from fl_server.sweeps.grid import Planned
 from fl_server.sweeps.pace import Pace
 from fl_server.watch.displays import Lines, Screen, Style, make_display
 from fl_server.watch.screen import draw
@@ -50,6 +51,12 @@ class SweepDisplay:
         failed = f", {pace.failed} failed" if pace.failed else ""
         about = f", about {duration(left)} left" if left else ""
         return f"{pace.done}/{len(pace.rounds)} runs done{failed}{about}"
+
+
+def pace_of(finished: Sequence[Planned], todo: Sequence[Planned]) -> Pace:
+    """The pace of a sweep at its start."""
+    rounds = [planned.experiment.experiment.rounds for planned in (*finished, *todo)]
+    return Pace(rounds, done=len(finished))
 
 
 class _SweepScreen(Screen):

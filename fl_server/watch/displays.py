@@ -22,11 +22,12 @@ from common.texts import printable
 from fl_server.run.summary import Summary
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
+from fl_server.watch.facts.lines import ACCURACY
 from fl_server.watch.facts.making import encode, stamped
 from fl_server.watch.notes import Loud, sentence
-from fl_server.watch.screen import draw, results_table
+from fl_server.watch.screen import draw, results_table, stages
 from fl_server.watch.view import View
-from fl_server.watch.words import decimal, duration, percent, size
+from fl_server.watch.words import decimal, duration, measure, size
 
 Style: TypeAlias = Literal["screen", "plain", "quiet", "json"]
 _SHOWN_REFUSED = 20
@@ -183,10 +184,11 @@ def describe(view: View, fact: Fact) -> str:
                 + (f", about {duration(left)} left" if left else "")
             )
         case facts.Evaluated():
+            shared, before, after = stages(view.main, fact)
+            what = "" if view.main == ACCURACY else f"{view.main.name} "
             return (
-                f"after round {fact.round}: global {percent(fact.accuracy_global)}, "
-                f"personal {percent(fact.accuracy_l1)} before and "
-                f"{percent(fact.accuracy_l2)} after own training"
+                f"after round {fact.round}: {what}global {shared}, personal {before} before "
+                f"and {after} after own training"
             )
         case facts.Finished():
             return f"{fact.reason}; model {fact.digest}" if fact.digest else fact.reason
@@ -225,18 +227,18 @@ def _summary_lines(folder: Path) -> list[str]:
     """The summary of the whole run in a few lines, also of what an earlier start has done."""
     found = msgspec.json.decode((folder / "summary.json").read_bytes(), type=Summary)
     named = {
-        "global": "accuracy_global",
-        "personal": f"accuracy_{found.personal_stage.lower()}",
+        "global": f"{found.main}_global",
+        "personal": f"{found.main}_{found.personal_stage.lower()}",
     }
     parts = [
-        f"{name} {percent(figure.best)} (round {figure.best_round})"
+        f"{name} {measure(figure.best, share=found.share)} (round {figure.best_round})"
         for name, metric in named.items()
         if (figure := found.figures.get(metric)) is not None
     ]
     ratio = f"; log10(global/personal) = {found.overall.value:+.3f}" if found.overall else ""
     cost = found.cost
     return [
-        f"best: {', '.join(parts) or 'nothing was tested'}{ratio}",
+        f"best {found.main}: {', '.join(parts) or 'nothing was tested'}{ratio}",
         f"cost: {size(cost.bytes_up)} up, {size(cost.bytes_down)} down, "
         f"{duration(cost.seconds)} in rounds, {duration(cost.train_seconds)} of training",
     ]

@@ -23,6 +23,7 @@ from common.wire.messages import (
     CurrentRound,
     Info,
     Message,
+    MetricName,
     Natural,
     RoundLine,
     Selected,
@@ -31,6 +32,7 @@ from common.wire.messages import (
 )
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact, making
+from fl_server.watch.facts.lines import ACCURACY, MainMetric, main_metric
 from fl_server.watch.facts.making import SILENCE_SECONDS
 from fl_server.watch.known_boards import Board, KnownBoards
 from fl_server.watch.limits import MOST_ROUNDS, MOST_RUNS
@@ -42,10 +44,16 @@ class _Rounds(msgspec.Struct):
     rounds: Natural
 
 
+class _Task(msgspec.Struct, frozen=True):
+    main: MetricName = ACCURACY.name
+    lower: tuple[MetricName, ...] = ()
+
+
 class _Experiment(msgspec.Struct):
-    """The one setting that is needed here; the others are only shown."""
+    """The settings that are needed here; the others are only shown."""
 
     experiment: _Rounds
+    task: _Task = _Task()
 
 
 _EXPERIMENT = msgspec.json.Decoder(_Experiment)
@@ -74,6 +82,7 @@ class Listener:
     _ended: dict[str, TrainEnd] = field(default_factory=dict)
     _boards: KnownBoards = field(default_factory=KnownBoards)
     _reported: _Round = field(default_factory=_Round)
+    _main: MainMetric = ACCURACY
     _lines: dict[int, RoundLine] = field(default_factory=dict)
     _reported_end: bool = False
 
@@ -202,13 +211,15 @@ class Listener:
             return
         try:
             experiment = _SECTIONS.decode(message.experiment)
-            rounds = _EXPERIMENT.decode(message.experiment).experiment.rounds
+            known = _EXPERIMENT.decode(message.experiment)
         except INVALID as error:
             raise ProtocolError(f"an experiment that cannot be read: {error}") from error
         self._detail = message
         self._reported, self._lines, self._reported_end = _Round(), {}, False
+        rounds = known.experiment.rounds
+        self._main = main_metric(known.task.main, known.task.lower)
         text = f"run {message.run}: {rounds} rounds"
-        yield facts.Described(message.run, rounds, experiment, text)
+        yield facts.Described(message.run, rounds, experiment, text, self._main)
 
     # what follows from several messages
 
@@ -269,13 +280,16 @@ class Listener:
         if len(self._lines) > MOST_ROUNDS:
             del self._lines[min(self._lines)]
         known = {k: v for k, v in msgspec.structs.asdict(line).items() if v is not None}
+        tests = {
+            name.replace("main", self._main.name): known.pop(name)
+            for name in ("main_global", "main_l1", "main_l2", "loss_global")
+            if name in known
+        }
         known["train_loss"] = line.train_loss
         if {"seconds", "bytes_up", "bytes_down", "updates"} <= known.keys():
-            yield making.round_closed(
-                {key: value for key, value in known.items() if not key.startswith("accuracy")}
-            )
-        if line.accuracy_global is not None or line.accuracy_l1 is not None:
-            yield making.evaluated(known)
+            yield making.round_closed(known)
+        if tests:
+            yield making.evaluated({**known, **tests})
 
 
 def _place(message: CurrentRound) -> tuple[int, int]:

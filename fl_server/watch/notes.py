@@ -54,14 +54,7 @@ def sentence(fact: Fact) -> str:
             return f"the run has ended: {fact.reason}"
         case facts.Interrupted():
             return "interrupted"
-        case (
-            facts.Note()
-            | facts.Start()
-            | facts.Code()
-            | facts.Problem()
-            | facts.Late()
-            | facts.Fault()
-        ):
+        case facts.Note() | facts.Start() | facts.Problem() | facts.Late() | facts.Fault():
             return fact.text
         case facts.MessageDropped() | facts.Described() | facts.Web() | facts.Printed():
             return fact.text

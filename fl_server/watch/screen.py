@@ -18,10 +18,10 @@ from common.ids import brief_ids
 from common.texts import printable
 from fl_server.watch import facts
 from fl_server.watch.board_view import BoardView
-from fl_server.watch.facts.lines import number_in
+from fl_server.watch.facts.lines import MainMetric, TrainingLine, number_in
 from fl_server.watch.recovery import Recovery
 from fl_server.watch.view import View
-from fl_server.watch.words import decimal, duration, percent, size, sparkline
+from fl_server.watch.words import decimal, duration, measure, size, sparkline
 
 COLOURS = {
     "training": "cyan",
@@ -39,7 +39,7 @@ _EPOCH_CELLS = 20
 
 def draw(view: View, now: float) -> RenderableType:
     """Everything at a glance."""
-    parts = [_progress(view, now), _boards(view, now), _accuracy(view), _traffic(view)]
+    parts = [_progress(view, now), _boards(view, now), _main(view), _traffic(view)]
     for note in view.notes[-_SHOWN_NOTES:]:
         style = "yellow" if note.loud else "dim"
         parts.append(Text(f"  {_clock(note.time)}  {note.text}", style=style))
@@ -122,15 +122,17 @@ def _doing(board: BoardView) -> Text:
     return Text("")
 
 
-def _accuracy(view: View) -> RenderableType:
+def _main(view: View) -> RenderableType:
     if not view.lines:
-        return Text("accuracy   not tested yet", style="dim")
-    last = view.lines[-1]
-    history = [line.accuracy_global for line in view.lines if line.accuracy_global]
-    text = Text("accuracy   ")
-    text.append(f"global {percent(last.accuracy_global)}", style="bold")
-    text.append(f" (best {percent(view.best('accuracy_global'))}) {sparkline(history)}")
-    text.append(f" · personal {percent(last.accuracy_l1)} → {percent(last.accuracy_l2)}")
+        return Text(f"{view.main.name:<10} not tested yet", style="dim")
+    shared, before, after = stages(view.main, view.lines[-1])
+    values = [view.main.of(line, "global") for line in view.lines]
+    history = [value for value in values if value is not None]
+    text = Text(f"{view.main.name:<10} ")
+    text.append(f"global {shared}", style="bold")
+    best = measure(view.best, share=view.main.share)
+    text.append(f" (best {best}) {sparkline(history)}")
+    text.append(f" · personal {before} → {after}")
     return text
 
 
@@ -146,21 +148,28 @@ def _traffic(view: View) -> RenderableType:
 
 def results_table(view: View) -> RenderableType:
     """The table at the end."""
-    table = Table(title=Text(f"{printable(view.title)}: results"), title_justify="left")
+    title = f"{printable(view.title)}: results ({view.main.name})"
+    table = Table(title=Text(title), title_justify="left")
     for name in ("round", "global", "personal (before)", "personal (after)", "loss", "s", "up"):
         table.add_column(name, justify="right")
     for line in _thinned(view.lines):
         seconds, up = number_in(line, "seconds"), number_in(line, "bytes_up")
         table.add_row(
             str(line.round),
-            percent(line.accuracy_global),
-            percent(line.accuracy_l1),
-            percent(line.accuracy_l2),
+            *stages(view.main, line),
             decimal(number_in(line, "train_loss")),
             "-" if seconds is None else f"{seconds:.1f}",
             "-" if up is None else size(up),
         )
     return table
+
+
+def stages(main: MainMetric, line: TrainingLine) -> tuple[str, str, str]:
+    """The main metric of the global model, and of personal ones before and after training."""
+    shared, before, after = (
+        measure(main.of(line, stage), share=main.share) for stage in ("global", "l1", "l2")
+    )
+    return shared, before, after
 
 
 def recovery_table(rows: Sequence[Recovery]) -> RenderableType:

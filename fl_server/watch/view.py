@@ -15,7 +15,7 @@ from common.wire.messages import Ids
 from fl_server.watch import facts
 from fl_server.watch.board_view import BoardView
 from fl_server.watch.facts import Fact
-from fl_server.watch.facts.lines import TrainingLine, number_in
+from fl_server.watch.facts.lines import ACCURACY, MainMetric, TrainingLine
 from fl_server.watch.limits import (
     FEW_CLIENTS,
     MOST_BOARDS,
@@ -40,6 +40,7 @@ class View:
     title: str = ""
     run: str = ""
     folder: str = ""
+    main: MainMetric = ACCURACY
     rounds: int = 0
     done: int = 0
     round_number: int = 0
@@ -114,10 +115,12 @@ class View:
         part = len(self.safe) / len(self.selected) if self.selected else 0.0
         return min(1.0, (self.done + part) / self.rounds)
 
-    def best(self, name: str) -> float | None:
-        """The best value of an accuracy so far."""
-        found = [number_in(line, name) for line in self.lines]
-        return max((value for value in found if value is not None), default=None)
+    @property
+    def best(self) -> float | None:
+        """The best value of the main metric of the global model so far."""
+        found = [self.main.of(line, "global") for line in self.lines]
+        choose = min if self.main.lower else max
+        return choose((value for value in found if value is not None), default=None)
 
     def owner(self, client_id: int) -> str | None:
         """The board that simulates a client."""
@@ -134,6 +137,7 @@ def _next(_fact: object, view: View) -> View:
 def _(fact: facts.Started, view: View) -> View:
     return replace(
         view,
+        main=fact.main,
         rounds=fact.rounds,
         done=fact.done,
         folder=fact.folder,
@@ -158,6 +162,7 @@ def _(fact: facts.Described, view: View) -> View:
         view,
         title=fact.run.rpartition(".")[0] or fact.run,
         run=fact.run,
+        main=fact.main,
         rounds=fact.rounds,
         experiment=fact.experiment,
         phase="waiting for boards" if not view.round_number else view.phase,

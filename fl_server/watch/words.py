@@ -20,6 +20,13 @@ def decimal(value: float | None) -> str:
     return f"{value:.3f}" if abs(value) < 1e9 else f"{value:.3e}"
 
 
+def measure(value: float | None, *, share: bool) -> str:
+    """A metric: a share in percent, others with four digits that count."""
+    if share or value is None:
+        return percent(value)
+    return f"{value:.4g}"
+
+
 def scaled(value: float, units: Sequence[str], like: float) -> tuple[str, str]:
     """A number and its unit, in the unit that another number (`like`) needs."""
     size, at = abs(like), 0

@@ -28,12 +28,12 @@ from common.data.shard_file import Shard, write_shard
 from common.data.shards import ShardSet
 from common.experiment.resolve import first_model, server_of
 from common.learning.device import use_one_thread
-from common.learning.evaluation import count_correct
 from common.wire.messages import Stage
 from common.wire.tensors import check_arrays
 from common.worker.bench import Workbench
 from common.worker.client import Progress, TorchClient
 from common.worker.snapshot_choice import base_snapshot
+from tests.measuring import correct
 
 HERE = "tests.algorithms.federation"
 CLASSES = 10  # of the data set whose place the hand-made samples take
@@ -245,7 +245,7 @@ class Federation:
         """Correct answers of a client's models before the next round."""
         bench = self.client(client)
         found = self.algorithm.stages(bench, self.state_of(client), self.download)
-        return {stage: count_correct(model, bench.data) for stage, model in found.items()}
+        return {stage: correct(model, bench.data) for stage, model in found.items()}
 
     @property
     def global_model(self) -> Arrays:

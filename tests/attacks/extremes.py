@@ -8,6 +8,7 @@ import msgspec
 
 from common import VERSION
 from common.rng import generator
+from common.wire.messages import PROTOCOL
 from tests.attacks.type_values import (
     KEY,
     LARGE,
@@ -123,7 +124,7 @@ def repeated(tree: Tree, path: tuple[Step, ...], token: bytes) -> Tree:
 def known_fields(run: str, round_number: int, client: int, board: str) -> dict[str, Tree]:
     """What makes a message one of this run, round, client and board."""
     return {
-        "protocol": 1,
+        "protocol": PROTOCOL,
         "version": VERSION,
         "run": run,
         "round": round_number,

@@ -118,7 +118,7 @@ class FloodedStage(Stage):
             arrays, meta = update_in(message)
             return with_blob(message, forged_blob(arrays, json_of({**meta, "samples": 10**9})))
         if isinstance(message, ClientMetrics):
-            return [with_fields(message, {"counts": b'{"G":{"correct":1,"total":0}}'})]
+            return [with_fields(message, {"own": b'{"G":{"samples":0,"sums":{}}}'})]
         return []
 
     def turn(self, coordinator: Coordinator, link: MemoryLink) -> None:

@@ -75,16 +75,31 @@ def digits_of_counts(message: Message) -> Iterable[Packet]:
     if not isinstance(message, ClientMetrics):
         return honestly(message)
     nines = b"9" * 4300
-    counts = b'{"G":{"correct":%b,"total":%b}}' % (nines, nines)
-    return [with_fields(message, {"counts": counts})] * 3
+    sums = b'{"G":{"samples":%b,"sums":{"correct":[%b],"loss":[1]}}}' % (nines, nines)
+    return [with_fields(message, {"own": sums})] * 3
 
 
 def counting(total: int) -> Forge:
     def forge(message: Message) -> Iterable[Packet]:
         if not isinstance(message, ClientMetrics):
             return honestly(message)
-        counts = json.dumps({s: {"correct": total, "total": total} for s in ("G", "L1")})
-        return [with_fields(message, {"counts": counts.encode()})]
+        sums = {"correct": [total], "loss": [total]}
+        tests = json.dumps({s: {"samples": total, "sums": sums} for s in ("G", "L1")})
+        return [with_fields(message, {"own": tests.encode()})]
+
+    return forge
+
+
+def summing(**sums: str) -> Forge:
+    """Tests with these sums (JSON) besides, or instead of, those of an honest client."""
+
+    def forge(message: Message) -> Iterable[Packet]:
+        if not isinstance(message, ClientMetrics):
+            return honestly(message)
+        named = {"correct": "[1]", "loss": "[1]", **sums}
+        inner = ",".join(f'"{name}":{numbers}' for name, numbers in named.items())
+        tests = f'{{"samples":{message.own["G"].samples},"sums":{{{inner}}}}}'
+        return [with_fields(message, {"own": f'{{"G":{tests},"L1":{tests}}}'.encode()})]
 
     return forge
 

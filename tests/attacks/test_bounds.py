@@ -27,7 +27,7 @@ POLICY = Policy(run="r", seed=1, rounds=2, participants=(0, 1), start_with=2)
 
 def claim(board: str, clients: tuple[int, ...]) -> Connected:
     return Connected(
-        protocol=1, version="1", board=board, instance=f"i-{board}", session=(1, 1),
+        protocol=2, version="1", board=board, instance=f"i-{board}", session=(1, 1),
         connected=True, settled=True, since=1.0, clients=clients, host="h",
     )  # fmt: skip
 
@@ -39,7 +39,7 @@ def test_a_snapshot_that_announces_a_billion_bytes_is_damaged(
     """The old code asked for the memory first: MemoryError on a board."""
     store = SnapshotStore(tmp_path, "r")
     state = {"x": np.zeros(3, np.float32)}
-    store.write(0, 1, state=state, update=b"u" * 10, counts=None, durable=False)
+    store.write(0, 1, state=state, update=b"u" * 10, tests=None, durable=False)
     path = store.path(0, 1)
     line, _, rest = path.read_bytes().partition(b"\n")
     record = msgspec.json.decode(line, type=SnapshotRecord)

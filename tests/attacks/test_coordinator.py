@@ -29,6 +29,7 @@ from tests.attacks.forges import (
     many_values,
     not_finite,
     stolen_model,
+    summing,
     weighing,
 )
 from tests.attacks.forging import Forge, with_meta
@@ -128,6 +129,29 @@ def test_hostile_counts_are_rejected_and_change_no_accuracy(
     honest = [sum(client + at for client in range(3)) / 30 for at in (1, 2, 3)]
     assert [line["accuracy_global"] for line in lines] == honest
     assert [line["tested_clients"] for line in lines] == [3, 3, 3]
+
+
+SUMS = {
+    "more correct answers than samples": summing(correct="[1e6]"),
+    "half a correct answer": summing(correct="[0.5]"),
+    "two numbers where one is expected": summing(correct="[1,1]"),
+    "a loss below zero": summing(loss="[-1e30]"),
+    "a loss that is no number": summing(loss="[null]"),
+    "a loss beyond the bound": summing(loss="[1e31]"),
+    "a matrix that nobody asked for": summing(confusion="[1]"),
+}
+
+
+@pytest.mark.parametrize("attack", SUMS)
+def test_sums_that_no_test_can_have_are_rejected_and_change_nothing(
+    tmp_path: Path, undisturbed: str, attack: str
+) -> None:
+    stage = StolenStage(tmp_path, SUMS[attack])
+    assert stage.play_killed(after=5) == undisturbed
+    assert len(stage.rejections()) == 3
+    lines = read_records(stage.store.folder / "metrics.jsonl")
+    assert [line["tested_clients"] for line in lines] == [3, 3, 3]
+    assert [line["loss_global"] for line in lines] == [1.0, 1.0, 1.0]
 
 
 # numbers in reports of progress

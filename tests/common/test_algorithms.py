@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -30,6 +30,9 @@ from common.data.samples import Samples
 from common.errors import ConfigError
 from common.rng import generator
 from common.wire.tensors import ModelMeta, decode_tensors, encode_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SERVER = Server(
     clients=2, participants=2, classes=2, round=1, rng=lambda purpose: generator(1, purpose)
@@ -73,6 +76,9 @@ class Stepper:
 
     def predictor(self, arrays: Arrays, logits: Logits | None = None) -> Predictor:
         return cast("Predictor", lambda images: images)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        raise AssertionError("only trainings with torch compute a loss")
 
     def mean_loss(self, arrays: Arrays, samples: Samples) -> float:
         return 0.5

@@ -39,13 +39,14 @@ batch_size = 50
 
 def eventually(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> Any:
     """The first truthy value of a condition, or a failure that says what was waited for."""
-    end = time.monotonic() + seconds
+    end, pause = time.monotonic() + seconds, 0.002
     while True:
         found = condition()
         if found:
             return found
         assert time.monotonic() < end, f"did not happen within {seconds} s: {what}"
-        threading.Event().wait(0.05)
+        threading.Event().wait(pause)
+        pause = min(2 * pause, 0.05)
 
 
 @dataclass

@@ -50,10 +50,17 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_wrong_use_is_exit_code_two_and_one_line(
-    folder: Path, arguments: tuple[str, ...], code: int, words: str
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    code: int,
+    words: str,
 ) -> None:
-    got, text = call(*arguments, cwd=folder)
-    assert (got, words in text) == (code, True), text
+    monkeypatch.chdir(folder)
+    program = {"fl_server": fl_server, "fl_client": fl_client}[arguments[0]]
+    done = CliRunner().invoke(program, arguments[1:])
+    assert (done.exit_code, words in done.output) == (code, True), done.output
+    assert isinstance(done.exception, SystemExit), "no traceback"
 
 
 def test_no_broker_is_said_at_once_with_what_to_do(folder: Path) -> None:

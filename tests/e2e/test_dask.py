@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -104,6 +105,35 @@ def test_a_cluster_gives_the_bits_of_one_machine_though_a_worker_is_killed(
         again = subprocess.run([*far, "--run", "stopped"], timeout=WAIT_SECONDS, check=False)
         assert again.returncode == 0
     assert digest(tmp_path / "killed") == digest(tmp_path / "stopped") == digest(store.folder)
+
+
+@pytest.mark.slow
+def test_a_sweep_on_a_cluster_of_its_own_gives_the_bits_of_one_machine_though_stopped(
+    tmp_path: Path, experiment: Path
+) -> None:
+    fl_server = (sys.executable, "-m", "fl_server", "sweep", str(experiment), "--plain")
+    few = ("--seeds", "1-3", "--set", "experiment.rounds=3")
+    far = (*fl_server, *few, "--runs", str(tmp_path / "far"), "--dask", "local:2")
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with process(*far, start_new_session=True, **output) as sweep:
+        assert sweep.stdout is not None
+        lines = iter(sweep.stdout.readline, b"")
+        assert any(b"finished; 1/3 runs done" in line for line in lines)
+        os.killpg(sweep.pid, signal.SIGINT)  # as a terminal does: to all processes
+        printed = b"".join(sweep.communicate(timeout=WAIT_SECONDS))
+        assert sweep.returncode == 130
+        assert b"nothing is lost" in printed
+        assert b"Traceback" not in printed
+    again = subprocess.run(far, capture_output=True, check=False)
+    assert again.returncode == 0
+    assert b"of 3 runs are finished already" in again.stdout
+    assert not list((tmp_path / "far").glob("*.tmp*"))
+    for seed in (1, 2, 3):
+        one = load_experiment(experiment, [f"experiment.seed={seed}", "experiment.rounds=3"])
+        store = create_run(tmp_path / "here", f"s{seed}", one)
+        clients = make_local_clients(1)
+        Simulation(store, clients=clients, shards=tmp_path / ".shards", observe=print).run()
+        assert digest(tmp_path / "far" / f"far-s{seed}") == digest(store.folder)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.process import Broker
-from tests.e2e.rig import Rig, boards, children, eventually, memory
+from tests.e2e.rig import Rig, boards, eventually, family, memory
 
 HUNDRED = """
 [experiment]
@@ -37,8 +37,8 @@ def test_a_hundred_clients_for_twenty_rounds_need_no_more_memory_at_the_end(
         found = {"server": memory(server.pid), "broker": memory(own_broker.pid)}
         for at, daemon in enumerate(daemons):
             found[f"b{at + 1}"] = memory(daemon.pid)
-            for worker in children(daemon.pid):
-                found[f"b{at + 1} worker"] = memory(worker)
+            for depth, worker in enumerate(family(daemon.pid)[1:]):
+                found[f"b{at + 1} worker {depth}"] = memory(worker)
         return found
 
     eventually(lambda: closed() >= 5, "five rounds", 200)

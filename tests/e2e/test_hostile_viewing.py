@@ -40,14 +40,14 @@ LONG = TINY.replace("rounds = 2", "rounds = 12")
 def claim(board: str, *clients: int, **more: Any) -> Connected:
     fields = {"host": "h", "connected": True, "settled": True, "since": 1.0, **more}
     return Connected(
-        protocol=1, version="0.1.0", board=board, instance=f"i-{board}", session=(1, 1),
+        protocol=2, version="0.1.0", board=board, instance=f"i-{board}", session=(1, 1),
         clients=clients, **fields,
     )  # fmt: skip
 
 
 def detail() -> TrainDetail:
     experiment = msgspec.Raw(msgspec.json.encode(Experiment()))
-    return TrainDetail(protocol=1, version="1", run=RUN, experiment=experiment)
+    return TrainDetail(protocol=2, version="1", run=RUN, experiment=experiment)
 
 
 def publish(ear: Ear, *messages: Any, retain: bool | None = None) -> None:

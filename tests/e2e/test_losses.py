@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +20,11 @@ def test_a_killed_daemon_is_lost_within_seconds_and_the_run_goes_on_when_it_is_b
 ) -> None:
     ear = rig.listen()
     b1, _ = boards(rig, ["0-1", "2-3"])
-    server = rig.coordinator("--set", "training.epochs=40", "--set", "experiment.rounds=2")
+    long = ("--set", "training.epochs=40", "--set", "experiment.rounds=1")
+    server = rig.coordinator(*long)
     eventually(lambda: [m for m in ear.messages("receive_info") if m["epoch"]], "training")
-    workers = children(b1.pid)
+    eventually(lambda: len(family(b1.pid)) == 3, "a parent and its training process")
+    workers = family(b1.pid)[1:]
     b1.kill()
     killed = time.monotonic()
 
@@ -30,12 +35,11 @@ def test_a_killed_daemon_is_lost_within_seconds_and_the_run_goes_on_when_it_is_b
     eventually(wills, "the last will")
     assert wills()[0] - killed < 5.0  # the promise of the will delay, not a speed
     eventually(lambda: "lost" in rig.kinds(), "the server notices")
-    assert not any(alive(pid) for pid in workers), "the training process outlived its daemon"
+    eventually(lambda: not any(alive(pid) for pid in workers), "both end with their daemon")
     rig.daemon("b1", "0-1")
     rig.finish(server)
     assert "back" in rig.kinds()
-    epochs = ("--set", "training.epochs=40", "--set", "experiment.rounds=2")
-    assert rig.digest() == rig.simulate(*epochs)
+    assert rig.digest() == rig.simulate(*long)
 
 
 def test_sigterm_ends_a_training_daemon_cleanly_and_at_once(rig: Rig) -> None:
@@ -43,12 +47,13 @@ def test_sigterm_ends_a_training_daemon_cleanly_and_at_once(rig: Rig) -> None:
     (b1,) = boards(rig, ["0-3"])
     rig.coordinator("--set", "training.epochs=500")
     eventually(lambda: [m for m in ear.messages("receive_info") if m["epoch"]], "training")
-    workers = children(b1.pid)
+    eventually(lambda: len(family(b1.pid)) == 3, "a parent and its training process")
+    workers = family(b1.pid)[1:]
     b1.send_signal(signal.SIGTERM)
     assert b1.wait(10) == 0
     last = [m for m in ear.messages("connected/b1") if not m["connected"]]
     assert last, "no farewell"
-    assert not any(alive(pid) for pid in workers)
+    eventually(lambda: not any(alive(pid) for pid in workers), "both end with their daemon")
 
 
 def test_a_killed_coordinator_goes_on_in_the_same_round_with_the_same_result(rig: Rig) -> None:
@@ -79,6 +84,30 @@ def test_an_interrupted_lab_leaves_nothing_running_and_can_be_resumed(rig: Rig) 
     assert "Go on with" in rig.log("lab")
     rig.finish(rig.start("lab", *command), "lab")
     assert rig.digest("lab") == rig.simulate("--set", "training.epochs=10")
+
+
+def test_a_lab_goes_on_without_its_training_processes_and_their_parent(rig: Rig) -> None:
+    epochs = ("--set", "training.epochs=40")
+    lab = rig.start(
+        *("lab", "fl_server", "lab", str(rig.folder / "tiny.toml"), "--boards", "2"),
+        *("--plain", "--run", "lab", "--runs", str(rig.runs), *epochs),
+    )
+
+    def forked(parents: Sequence[int] = ()) -> list[int]:
+        """The parent and the training processes of both boards, when they are there."""
+        for pid in children(lab.pid):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"fork_server" in command and pid not in parents and len(children(pid)) == 2:
+                return [pid, *children(pid)]
+        return []
+
+    parent, *workers = eventually(forked, "training processes")
+    os.kill(parent, signal.SIGKILL)
+    eventually(lambda: not any(alive(pid) for pid in workers), "they end with their parent")
+    _, worker, *_ = eventually(lambda: forked([parent]), "new ones")
+    os.kill(worker, signal.SIGKILL)
+    rig.finish(lab, "lab")
+    assert rig.digest("lab") == rig.simulate(*epochs, "--processes", "2")
 
 
 def test_a_killed_lab_takes_everything_with_it(rig: Rig) -> None:

@@ -75,7 +75,7 @@ def test_a_board_that_comes_back_after_the_end_does_not_start_anything(rig: Rig)
     rig.finish(server)
     assert "dropped" in rig.kinds()
     before = len(ear.messages("receive_info/0"))
-    again = rig.daemon("b1", "0-1")
+    again = rig.daemon("b1", "0-1", "--cold")
     eventually(
         lambda: [m for m in ear.messages("connected/b1") if m["session"][0] == 2], "back"
     )
@@ -84,4 +84,4 @@ def test_a_board_that_comes_back_after_the_end_does_not_start_anything(rig: Rig)
     infos = ear.messages("receive_info/0")[before:]
     assert {m["run"].split(".")[0] for m in infos} == {"next"}
     assert "dropped" not in rig.kinds("next")
-    eventually(lambda: not children(again.pid), "the training process is released")
+    eventually(lambda: not children(again.pid), "all of torch is released")

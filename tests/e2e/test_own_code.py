@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from common.plugins import use_code
 from fl_server.cli import main
+from fl_server.reports.runs import read_run
 from tests.e2e.rig import TINY, Rig, eventually
 
 EXPERIMENT = TINY + '[algorithm]\nname = "mine.py:cautious"\n'
@@ -95,11 +96,14 @@ def test_a_mistake_is_one_line_with_its_place_and_the_run_goes_on_after_its_corr
     assert (failed.exit_code, failed.stderr.strip()) == (1, f"error: {problem}")
     write_code(tmp_path / "wrong")
     assert simulate(file).exit_code == 0
-    told = [event["text"] for event in events(file.parent) if event["event"] == "code"]
+    told = [event["text"] for event in events(file.parent) if event["event"] == "start"]
     assert told == ["goes on with other code than before: mine.py"]
     right = write_code(tmp_path / "right")
     assert simulate(right).exit_code == 0
     assert events(file.parent)[-1]["digest"] == events(right.parent)[-1]["digest"]
+    (right.parent / "mine.py").unlink()  # a report needs only what was measured
+    use_code(None)
+    assert read_run(right.parent / "runs" / "r").finished
 
 
 @pytest.mark.slow

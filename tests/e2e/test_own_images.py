@@ -14,14 +14,14 @@ from click.testing import CliRunner
 from fl_server.cli import main
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own" / "images"
-SMALL = ("experiment.rounds=2", "data.clients=2", "data.alpha=100.0")
+SMALL = ("experiment.rounds=1", "data.clients=2", "data.partition=iid", "training.epochs=1")
 
 
 @pytest.mark.slow
 def test_a_pretrained_network_of_torchvision_learns_from_a_folder_of_pictures(
     tmp_path: Path,
 ) -> None:
-    words = ["--folder", str(tmp_path), "--pictures", "16", "--epochs", "1"]
+    words = ["--folder", str(tmp_path), "--pictures", "6", "--epochs", "1"]
     subprocess.run([sys.executable, str(EXAMPLE / "make.py"), *words], check=True)
     file = tmp_path / "images.toml"
     shutil.copy(EXAMPLE / "images.toml", file)
@@ -35,4 +35,4 @@ def test_a_pretrained_network_of_torchvision_learns_from_a_folder_of_pictures(
     (start,) = [event["text"] for event in events if event["event"] == "start"]
     assert start.startswith(f"warm start from {tmp_path / 'weights.safetensors'}: took 242 ")
     assert start.endswith("drew head.3.weight (there (6, 1024)), head.3.bias (there (6,))")
-    assert [event["updates"] for event in events if event["event"] == "round_closed"] == [2, 2]
+    assert [event["updates"] for event in events if event["event"] == "round_closed"] == [2]

@@ -14,55 +14,33 @@ from tests.e2e.rig import TINY, Rig, boards, eventually
 pytestmark = pytest.mark.slow  # real processes
 
 
-def test_a_second_daemon_with_the_same_board_name_is_refused(rig: Rig) -> None:
-    ear = rig.listen()
-    first = rig.daemon("b1", "0-1")
-    eventually(lambda: [m for m in ear.messages("connected/b1") if m["settled"]], "the first")
-    where = ("--broker", f"127.0.0.1:{rig.port}", "--board", "b1", "--clients", "2")
-    second = rig.start("second", "fl_client", "run", *where, "--state", str(rig.folder / "s2"))
-    assert second.wait(30) == 1
-    assert "board name 'b1' is already used by the daemon on" in rig.log("second")
-    assert f"process {first.pid}" in rig.log("second")
-    assert first.poll() is None
-    last = ear.messages("connected/b1")[-1]
-    assert (last["connected"], last["clients"]) == (True, [0, 1]), "the first is not forgotten"
-
-
-def test_a_second_daemon_with_the_same_client_is_refused(rig: Rig) -> None:
+def test_a_second_daemon_with_the_same_name_or_the_same_client_is_refused(rig: Rig) -> None:
     ear = rig.listen()
     first = rig.daemon("b1", "0-2")
     eventually(lambda: [m for m in ear.messages("connected/b1") if m["settled"]], "the first")
-    second = rig.daemon("b2", "2-4")
-    assert second.wait(30) == 1
+    where = ("--broker", f"127.0.0.1:{rig.port}", "--board", "b1", "--clients", "9")
+    second = rig.start("second", "fl_client", "run", *where, "--state", str(rig.folder / "s2"))
+    other = rig.daemon("b2", "2-4")
+    assert (second.wait(30), other.wait(30)) == (1, 1)
+    assert "board name 'b1' is already used by the daemon on" in rig.log("second")
+    assert f"process {first.pid}" in rig.log("second")
     assert "board 'b2' claims clients 2, but board 'b1'" in rig.log("b2")
     assert first.poll() is None
+    last = ear.messages("connected/b1")[-1]
+    assert (last["connected"], last["clients"]) == (True, [0, 1, 2]), "it is not forgotten"
     third = rig.daemon("b3", "3-4")
     eventually(lambda: [m for m in ear.messages("connected/b3") if m["settled"]], "the third")
     assert third.poll() is None
 
 
-def test_a_second_coordinator_is_refused_and_the_first_goes_on(rig: Rig) -> None:
+def test_a_server_says_for_whom_it_waits_and_who_does_not_belong(rig: Rig) -> None:
+    """A second coordinator, foreign clients, boards of another protocol or version."""
     ear = rig.listen()
     first = rig.coordinator()
     eventually(lambda: "fl/client/train_detail" in ear.topics(), "the first announces its run")
     second = rig.coordinator("--run", "other", name="second")
-    assert second.wait(30) == 1
-    assert "another coordinator (run r on" in rig.log("second")
-    assert first.poll() is None
-
-
-def test_a_server_without_boards_says_for_whom_it_waits(rig: Rig) -> None:
-    rig.coordinator()
     eventually(lambda: "waiting for boards with clients 0-3" in rig.log("server"), "the line")
     rig.daemon("b1", "0-1,9")
-    words = "board b1 offers clients 9, which are not in this experiment: not used"
-    eventually(lambda: words in rig.log("server"), "the foreign client")
-
-
-def test_a_board_of_another_protocol_or_version_is_told_apart(rig: Rig) -> None:
-    ear = rig.listen()
-    rig.coordinator()
-    eventually(lambda: "fl/client/train_detail" in ear.topics(), "the announcement")
     claim = {
         "protocol": 99,
         "version": "9.9",
@@ -76,6 +54,11 @@ def test_a_board_of_another_protocol_or_version_is_told_apart(rig: Rig) -> None:
     decode(json.dumps(other).encode(), Connected)
     ear.say("fl/client/connected/old", json.dumps(other).encode())
     eventually(lambda: "board old: has fedbed 0.0.9" in rig.log("server"), "the version")
+    words = "board b1 offers clients 9, which are not in this experiment: not used"
+    eventually(lambda: words in rig.log("server"), "the foreign client")
+    assert second.wait(30) == 1
+    assert "another coordinator (run r on" in rig.log("second")
+    assert first.poll() is None
 
 
 def test_a_coordinator_of_another_protocol_is_refused_by_the_board(rig: Rig) -> None:

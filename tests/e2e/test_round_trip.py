@@ -3,41 +3,54 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
+from broker.process import Broker
 from common.wire.topics import TOPICS
 from tests.e2e.rig import Rig, boards, eventually
 
 pytestmark = pytest.mark.slow
 
 
-def test_over_the_wire_and_simulated_in_one_or_two_processes_give_the_same_bits(
-    rig: Rig,
-) -> None:
+@pytest.fixture(scope="module")
+def both(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """Two boards that stay for several runs, and the simulation of what they do."""
+    folder = tmp_path_factory.mktemp("both")
+    rig = Rig(broker.port, folder, federation=folder.name)
+    rig.write_experiment()
     boards(rig, ["0,1", "2-3"])
-    rig.finish(rig.coordinator())
-    wire = rig.digest()
-    assert rig.simulate(name="one") == wire
-    assert rig.simulate("--processes", "2", name="two") == wire
-    accuracy = [(line["round"], line["accuracy_global"]) for line in rig.metrics()]
-    assert accuracy == [(line["round"], line["accuracy_global"]) for line in rig.metrics("one")]
+    rig.simulate(name="exact")
+    yield rig
+    rig.close()
+
+
+def test_over_the_wire_and_simulated_give_the_same_bits_also_a_second_time(both: Rig) -> None:
+    """And the second experiment on the same boards does not meet the first."""
+    for name in ("first", "second"):
+        both.finish(both.coordinator("--run", name, name=name), name)
+        assert both.digest(name) == both.digest("exact")
+        assert not {"message_dropped", "problem", "failed"} & set(both.kinds(name))
+    assert both.simulate("--processes", "2", name="two") == both.digest("exact")
+    accuracy = [(line["round"], line["accuracy_global"]) for line in both.metrics("first")]
+    exact = [(line["round"], line["accuracy_global"]) for line in both.metrics("exact")]
+    assert accuracy == exact
     assert [at for at, _ in accuracy] == [0, 1, 2]
     assert (accuracy[-1][1] or 0) > 0.4
 
 
 @pytest.mark.parametrize(("encoding", "most"), [("float16", 0.55), ("int8", 0.3)])
 def test_a_lossy_encoding_gives_the_same_bits_over_the_wire_and_simulated_in_fewer_bytes(
-    rig: Rig, encoding: str, most: float
+    both: Rig, encoding: str, most: float
 ) -> None:
     chosen = ("--set", f"communication.encoding={encoding}")
-    boards(rig, ["0,1", "2-3"])
-    rig.finish(rig.coordinator(*chosen))
-    assert rig.simulate(*chosen, name="lossy") == rig.digest()
-    assert rig.simulate(name="exact") != rig.digest()
-    sent = {run: rig.metrics(run)[-1]["bytes_up"] for run in ("lossy", "exact")}
-    assert sent["lossy"] < most * sent["exact"]
-    assert (rig.metrics()[-1]["accuracy_global"] or 0) > 0.4
+    both.finish(both.coordinator(*chosen, "--run", encoding, name=encoding), encoding)
+    lossy = f"{encoding}-simulated"
+    assert both.simulate(*chosen, name=lossy) == both.digest(encoding) != both.digest("exact")
+    sent = {run: both.metrics(run)[-1]["bytes_up"] for run in (lossy, "exact")}
+    assert sent[lossy] < most * sent["exact"]
+    assert (both.metrics(encoding)[-1]["accuracy_global"] or 0) > 0.4
 
 
 def test_all_nine_topics_carry_their_documented_retained_flags(rig: Rig) -> None:
@@ -61,23 +74,15 @@ def test_all_nine_topics_carry_their_documented_retained_flags(rig: Rig) -> None
     assert not any("send_weights" in topic for topic in after.topics()), "weights are cleared"
 
 
-def test_a_second_experiment_on_the_same_boards_does_not_meet_the_first(rig: Rig) -> None:
-    boards(rig, ["0-1", "2-3"])
-    rig.finish(rig.coordinator())
-    rig.finish(rig.coordinator("--run", "again", name="again"), "again")
-    assert rig.digest("again") == rig.digest()
-    assert not {"message_dropped", "problem", "failed"} & set(rig.kinds("again"))
-
-
-def test_the_run_folder_has_what_the_readme_says(rig: Rig) -> None:
-    boards(rig, ["0-3"])
-    rig.finish(rig.coordinator("--set", "experiment.seed=7", "--set", "selection.rate=0.5"))
-    folder = rig.runs / "r"
+def test_the_run_folder_has_what_the_readme_says(both: Rig) -> None:
+    chosen = ("--set", "experiment.seed=7", "--set", "selection.rate=0.5")
+    both.finish(both.coordinator(*chosen, "--run", "half", name="half"), "half")
+    folder = both.runs / "half"
     names = {path.name for path in folder.iterdir()}
     assert {"experiment.toml", "metrics.jsonl", "events.jsonl", "model.safetensors"} <= names
     assert "seed = 7" in (folder / "experiment.toml").read_text()
-    assert rig.metrics()[1]["updates"] == 2
-    assert rig.kinds()[0] == "started"
-    assert rig.kinds()[-1] == "finished"
+    assert both.metrics("half")[1]["updates"] == 2
+    assert both.kinds("half")[0] == "started"
+    assert both.kinds("half")[-1] == "finished"
     assert json.loads((folder / "run.json").read_text())["finished"] is True
     assert not (folder / "journal").exists()

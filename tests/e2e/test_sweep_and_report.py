@@ -95,7 +95,7 @@ def test_a_report_in_the_terminal_stands_beside_published_numbers(swept: Path) -
         "title = 'Theirs'\nsource = 'A paper.'\n[columns]\nglobal = 'accuracy_global'\n"
         "[rows]\nfedavg = { global = 99.0 }\n"
     )
-    done = server(swept, "report", "--compare", "reference.toml", "--accuracy", "20")
+    done = server(swept, "report", "--compare", "reference.toml", "--levels", "20")
     assert done.returncode == 0, done.stderr
     for words in ("Results", "Theirs", "99.00", "20 %", "fedper"):
         assert words in done.stdout

@@ -76,10 +76,10 @@ def test_a_killed_board_turns_red_and_green_again_while_the_curves_grow(
     eventually(lambda: state(browser, "b3") == "here", "cards of the boards that wait")
     assert browser.ask("document.getElementById('title').textContent") == "No run yet"
     rig.coordinator()
-    eventually(lambda: points(browser, "c-accuracy") > 1, "a curve")
+    eventually(lambda: points(browser, "c-main") > 1, "a curve")
     assert browser.ask("document.getElementById('title').textContent") == "r"
     assert browser.ask("document.querySelectorAll('.board').length") == 3
-    before = points(browser, "c-accuracy"), points(browser, "c-loss")
+    before = points(browser, "c-main"), points(browser, "c-loss")
 
     spread[1].kill()
     eventually(lambda: state(browser, "b2") == "lost", "the killed board's card", 20.0)
@@ -91,7 +91,7 @@ def test_a_killed_board_turns_red_and_green_again_while_the_curves_grow(
     eventually(lambda: state(browser, "b2") == "here", "the board that is back")
     eventually(lambda: edge(browser, "b2") == "green", "is green")
     eventually(
-        lambda: points(browser, "c-accuracy") > before[0] and points(browser, "c-loss") > 1,
+        lambda: points(browser, "c-main") > before[0] and points(browser, "c-loss") > 1,
         "the curves grow",
     )
 
@@ -133,5 +133,5 @@ def test_a_lab_shows_itself_and_the_page_comes_back_by_itself(
     eventually(lambda: browser.ask("document.body.dataset.link") == "live", "it is back")
     title = "document.getElementById('title').textContent"
     eventually(lambda: browser.ask(title) == "two", "the next run")
-    eventually(lambda: points(browser, "c-accuracy") > 1, "its curves")
+    eventually(lambda: points(browser, "c-main") > 1, "its curves")
     assert browser.errors == []

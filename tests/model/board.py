@@ -13,7 +13,6 @@ from common.wire.messages import (
     ClientData,
     ClientMetrics,
     Connected,
-    Count,
     CurrentRound,
     Info,
     Selected,
@@ -32,6 +31,7 @@ from tests.model.parts import (
     parts_of,
     pump,
 )
+from tests.some_sums import counted
 
 if TYPE_CHECKING:
     from tests.model.world import World
@@ -267,9 +267,9 @@ class Board:
 
     def _metrics(self, job: a.Job, what: object) -> ClientMetrics:
         correct = int(digest("test", what)[:4], 16)
-        counts = {"G": Count(correct=correct, total=0x10000)}
+        counts = {"G": counted(correct, 0x10000)}
         return msgspec.convert(
-            {"run": self.run, "round": job.round, "client": job.client, "counts": counts},
+            {"run": self.run, "round": job.round, "client": job.client, "own": counts},
             ClientMetrics,
         )
 

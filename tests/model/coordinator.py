@@ -188,7 +188,7 @@ class Coordinator:
             case r.CountMetrics(metrics):
                 assert metrics.run == RUN
                 assert metrics.client not in self.tally[1], "counted twice"
-                self.tally[1][metrics.client] = metrics.counts["G"].correct
+                self.tally[1][metrics.client] = int(metrics.own["G"].sums["correct"][0])
             case r.KeepData(client, data):
                 self.reports[client] = data.train
             case r.Close():

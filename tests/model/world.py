@@ -12,7 +12,6 @@ import msgspec
 from common.wire.messages import (
     ClientMetrics,
     Connected,
-    Count,
     CurrentRound,
     Info,
     Selected,
@@ -34,6 +33,7 @@ from tests.model.parts import (
     parts_of,
     reads,
 )
+from tests.some_sums import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +179,14 @@ def stale_messages(setup: Setup) -> tuple[Said, ...]:
         Selected(run=OLD_RUN, round=round_number, clients=setup.clients, testers=setup.clients),
         *parts_of(OLD_RUN, round_number, None, "old model"),
     )
-    count = {"G": Count(correct=1, total=2)}
+    count = {"G": counted(1, 2)}
     later: list[Said] = []
     for client in setup.clients:
         board = next(f"board-{i}" for i, ids in enumerate(setup.boards) if client in ids)
         place = {"run": OLD_RUN, "round": round_number, "client": client}
         later += [
             msgspec.convert({**place, "board": board, "state": "missing"}, Info),
-            msgspec.convert({**place, "counts": count}, ClientMetrics),
+            msgspec.convert({**place, "own": count}, ClientMetrics),
             Part(OLD_RUN, round_number, client, 0, "old update"),
         ]
     return (*first, *later)

@@ -17,7 +17,6 @@ from common.arrays import digest
 from common.wire.chunks import cut
 from common.wire.messages import (
     ClientMetrics,
-    Count,
     CurrentRound,
     Info,
     Message,
@@ -34,6 +33,7 @@ from tests.memory_broker import Delivery, Lost, MemoryBroker
 from tests.model.parts import Setup
 from tests.shells.parties import FEDERATION, Board, Party, Server
 from tests.shells.setup import experiment_of, memory_root, new_run
+from tests.some_sums import counted
 
 OLD_RUN = "old.1"
 AT_MOST_MOVES = 20_000
@@ -192,7 +192,7 @@ def from_old_coordinator(setup: Setup) -> tuple[Packet, ...]:
     experiment = msgspec.Raw(msgspec.json.encode(experiment_of(setup)))
     messages: tuple[Message, ...] = (
         TrainEnd(run=OLD_RUN, reason="finished"),
-        TrainDetail(protocol=1, version="1", run=OLD_RUN, experiment=experiment),
+        TrainDetail(protocol=2, version="1", run=OLD_RUN, experiment=experiment),
         CurrentRound(
             run=OLD_RUN,
             round=number,
@@ -213,10 +213,10 @@ def from_old_boards(setup: Setup) -> tuple[Packet, ...]:
     for index, clients in enumerate(setup.boards):
         for client in clients:
             ids = {"run": OLD_RUN, "round": 2, "client": client}
-            count = {"G": Count(correct=1, total=2)}
+            count = {"G": counted(1, 2)}
             messages += [
                 msgspec.convert({**ids, "board": f"board-{index}", "state": "missing"}, Info),
-                msgspec.convert({**ids, "counts": count}, ClientMetrics),
+                msgspec.convert({**ids, "own": count}, ClientMetrics),
                 *cut(b"old update", run=OLD_RUN, round_number=2, client=client),
             ]
     return tuple(packet(FEDERATION, message) for message in messages)

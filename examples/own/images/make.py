@@ -14,6 +14,7 @@ import numpy as np
 import safetensors.torch
 import torch
 from PIL import Image, ImageDraw
+from torch import Tensor, nn
 from torch.nn import functional
 
 from common.data.datasets.torchvision_import import import_models
@@ -70,13 +71,25 @@ def write_weights(file: Path, count: int, epochs: int) -> None:
             optimizer.step()
             right += int((answers.argmax(1) == labels[batch]).sum())
         click.echo(f"epoch {epoch + 1}/{epochs}: {right / len(labels):.0%} right")
+    measure_norms(model, images)
     safetensors.torch.save_file(model.state_dict(), file)
+
+
+def measure_norms(model: nn.Module, images: Tensor) -> None:
+    """Measure the running statistics, which follow too slowly for so short a training."""
+    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the mean over all batches
+    with torch.no_grad():
+        for batch in images.split(60):
+            model(batch)
 
 
 @click.command()
 @click.option("--folder", type=click.Path(path_type=Path), default=HERE)
 @click.option("--pictures", default=60, help="Pictures of each class.")
-@click.option("--epochs", default=4, help="Epochs of the training before.")
+@click.option("--epochs", default=6, help="Epochs of the training before.")
 def main(folder: Path, pictures: int, epochs: int) -> None:
     """Write pictures/ and weights.safetensors."""
     write_pictures(folder / "pictures", pictures)

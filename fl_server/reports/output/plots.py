@@ -20,9 +20,9 @@ import numpy.typing as npt
 from common.errors import UsageError
 from fl_server.reports.groups import Group
 from fl_server.reports.output.escape import for_html, for_plot
-from fl_server.reports.tables import times_of
-from fl_server.reports.timing import mean
-from fl_server.run.summary import GLOBAL, values
+from fl_server.reports.tables import main_column
+from fl_server.reports.timing import mean, times_of
+from fl_server.run.summary import values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,17 +50,18 @@ class Plot:
 
 def plots_of(groups: Sequence[Group], counts: Counts | None) -> list[Plot]:
     """The plots that these runs have data for."""
+    name = groups[0].main
     found = [
         Plot(
-            "accuracy",
-            "Accuracy",
+            name,
+            groups[0].title,
             "Lines are means over the seeds, bands one standard deviation.",
             lambda: _curves(groups),
         ),
         Plot(
             "traffic",
-            "Accuracy over traffic",
-            "Global accuracy over all bytes sent so far, both ways; one line per run.",
+            f"{groups[0].title} over traffic",
+            f"Global {name} over all bytes sent so far, both ways; one line per run.",
             lambda: _traffic(groups),
         ),
     ]
@@ -156,9 +157,9 @@ def look(at: int) -> tuple[str, str]:
 def _curves(groups: Sequence[Group]) -> Figure:
     figure = new_figure(9.2, 3.9)
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
-    _panel(left, groups, "Global model", lambda _: GLOBAL)
+    _panel(left, groups, "Global model", lambda group: group.shared)
     _panel(right, groups, "Personal models", lambda group: group.personal)
-    left.set_ylabel("accuracy in %")
+    left.set_ylabel(_axis(groups))
     add_legend(figure, left, groups)
     return figure
 
@@ -173,8 +174,9 @@ def _panel(
         colour, shade = look(at)
         curve = group.curve(metric(group))
         rounds = [round_number for round_number, _ in curve]
-        middle = np.array([100 * found.mean for _, found in curve])
-        spread = np.array([100 * (found.std or 0.0) for _, found in curve])
+        unit = _unit(groups)
+        middle = np.array([unit * found.mean for _, found in curve])
+        spread = np.array([unit * (found.std or 0.0) for _, found in curve])
         mark = "o" if len(curve) == 1 else None
         axes.plot(
             rounds,
@@ -186,8 +188,20 @@ def _panel(
             marker=mark,
         )
         if spread.any():
-            low, high = middle - spread, np.minimum(middle + spread, 100)
+            low, high = (
+                middle - spread,
+                np.minimum(middle + spread, 100 if unit > 1 else np.inf),
+            )
             axes.fill_between(rounds, low, high, color=colour, alpha=0.15, lw=0)
+
+
+def _unit(groups: Sequence[Group]) -> int:
+    """Shares are drawn in percent."""
+    return 100 if main_column("", groups).unit == "percent" else 1
+
+
+def _axis(groups: Sequence[Group]) -> str:
+    return groups[0].main + (" in %" if _unit(groups) > 1 else "")
 
 
 def add_legend(figure: Figure, axes: Axes, lines: Sequence[object]) -> None:
@@ -202,7 +216,7 @@ def _traffic(groups: Sequence[Group]) -> Figure:
     figure = new_figure(9.2, 3.6)
     axes = figure.subplots()
     axes.set_xlabel("traffic in MB")
-    axes.set_ylabel("global accuracy in %")
+    axes.set_ylabel(f"global {_axis(groups)}")
     for at, group in enumerate(groups):
         colour, shade = look(at)
         for nth, run in enumerate(group.runs):
@@ -211,8 +225,8 @@ def _traffic(groups: Sequence[Group]) -> Figure:
                 total += (line.bytes_up or 0) + (line.bytes_down or 0)
                 sent[line.round] = total / 1e6
             points = [
-                (sent[round_number], 100 * value)
-                for round_number, value in values(run.lines, GLOBAL)
+                (sent[round_number], _unit(groups) * value)
+                for round_number, value in values(run.lines, group.shared)
             ]
             label = for_plot(group.label) if nth == 0 else None
             axes.plot(*zip(*points, strict=True), shade, color=colour, lw=1.3, label=label)

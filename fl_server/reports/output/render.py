@@ -56,8 +56,8 @@ def _parts(value: float, unit: Unit, like: float) -> tuple[str, str]:
             return f"{value:+.3f}", ""
         case "points":
             return f"{value:+.2f}", ""
-        case "text":
-            return str(value), ""
+        case "text" | "measure":
+            return str(value) if unit == "text" else f"{value:.4g}", ""
 
 
 def texts(table: Table) -> list[list[str]]:

@@ -13,7 +13,6 @@ from fl_server.reports.output.escape import for_plot
 from fl_server.reports.output.plots import Plot, add_legend, look, new_figure
 from fl_server.reports.run_data import RunData
 from fl_server.rounds.selection import chances_of
-from fl_server.run.summary import GLOBAL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +30,8 @@ def setting_plots(groups: Sequence[Group]) -> list[Plot]:
         )
         title = "Global against personal, over the number of clients"
         found.append(Plot("overall", title, text, lambda: _overall(groups)))
-    if all(len(_values(groups, key)) > 1 for key in HEAT_MAP):
+    share = groups[0].runs[0].summary.share
+    if share and all(len(_values(groups, key)) > 1 for key in HEAT_MAP):
         text = "Global accuracy in the last test, in percent; mean over the seeds."
         found.append(Plot("heat-map", "Heat maps", text, lambda: _heat_maps(groups)))
     if any(group.curve(_below(group)) for group in groups):
@@ -109,7 +109,7 @@ def _heat_maps(groups: Sequence[Group]) -> Figure:
         cells = np.full((len(down), len(across)), np.nan)
         for group in mine:
             settings = settings_of(group.runs[0].experiment)
-            last = group.figure(GLOBAL, "last")
+            last = group.figure(group.shared, "last")
             if last is not None:
                 place = down.index(settings[y]), across.index(settings[x])  # type: ignore[arg-type]
                 cells[place] = 100 * last.mean

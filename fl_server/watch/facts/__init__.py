@@ -4,7 +4,7 @@ A kept fact is one line of events.jsonl: `event` is its kind, `time` is the last
 kinds are only shown. A fact is made without a time and stamped when it is reported. `making.py`
 has texts and limits that more than one place needs, and reads and writes facts.
 
-Only message classes are imported here, so every room of the server may import this one.
+Only messages and tasks are imported here, so every room of the server may import this one.
 """
 
 from __future__ import annotations
@@ -12,15 +12,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, get_args
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from common.wire.messages import Ids, Telemetry
 from common.wire.messages import Info as InfoMessage
-from fl_server.watch.facts.base import Base as Base
-from fl_server.watch.facts.base import Note as Note
-from fl_server.watch.facts.lines import MetricsLine, TrainingLine
+from fl_server.watch.facts.lines import ACCURACY, MainMetric, MetricsLine, TrainingLine
 
-# the run
+
+class Base(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="event", forbid_unknown_fields=True
+):
+    """What every fact has: the time at which it was reported, in seconds since 1970."""
+
+    time: float = 0.0
+
+
+class Note(Base, frozen=True):
+    """A fact that is a sentence, perhaps about a board and one of its clients."""
+
+    text: str
+    board: str = ""
+    client: int | None = None
 
 
 class Started(Base, frozen=True, tag="started"):
@@ -33,16 +46,11 @@ class Started(Base, frozen=True, tag="started"):
     participants: int
     safe: Ids = ()
     incarnation: int = 1
+    main: MainMetric = ACCURACY
 
 
 class Start(Base, frozen=True, tag="start"):
-    """Where the first model comes from."""
-
-    text: str
-
-
-class Code(Base, frozen=True, tag="code"):
-    """The run was resumed with other code of the user's."""
+    """Where the first model comes from; that a run goes on with other code of a user."""
 
     text: str
 
@@ -66,9 +74,6 @@ class Fault(Base, frozen=True, tag="fault"):
     seconds: float
     recovery: float
     text: str
-
-
-# the broker and the boards
 
 
 class BrokerUp(Base, frozen=True, tag="broker_up"):
@@ -135,9 +140,6 @@ class MessageDropped(Base, frozen=True, tag="message_dropped"):
     topic: str
     size: int
     text: str
-
-
-# a round
 
 
 class RoundOpened(Base, frozen=True, tag="round_opened"):
@@ -259,6 +261,7 @@ class Described(Base, frozen=True, tag="described"):
     rounds: int
     experiment: dict[str, Any]
     text: str
+    main: MainMetric = ACCURACY
 
 
 class Web(Base, frozen=True, tag="web"):
@@ -273,7 +276,7 @@ class Printed(Base, frozen=True, tag="said"):
     text: str
 
 
-_Run: TypeAlias = Started | Start | Code | Interrupted | Finished | Fault
+_Run: TypeAlias = Started | Start | Interrupted | Finished | Fault
 _Boards: TypeAlias = BoardConnected | Lost | Back | Foreign | Problem | Refused | Waiting
 _Broker: TypeAlias = BrokerUp | BrokerDown | MessageDropped
 _Clients: TypeAlias = Trained | Update | Failed | StateLost | Rejected | Late | Arithmetic

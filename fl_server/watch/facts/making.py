@@ -12,6 +12,7 @@ from common.texts import shortened
 from common.wire.messages import Connected, Info
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
+from fl_server.watch.facts.lines import fields_of, parse_as
 
 HOST_LETTERS = 100
 PROBLEM_LETTERS = 300
@@ -35,19 +36,29 @@ def stamped(fact: AnyFact, now: float) -> AnyFact:
     return msgspec.structs.replace(fact, time=round(now, 3))
 
 
+def as_object(fact: Fact) -> Mapping[str, Any] | Fact:
+    """A fact as what becomes a JSON object: the tests of a round beside its other keys."""
+    if not isinstance(fact, facts.Evaluated):
+        return fact
+    found = fields_of(fact)
+    return {"event": kind_of(fact), **found, "time": found.pop("time")}
+
+
 def encode(fact: Fact) -> bytes:
     """A fact as one line of JSON, without its end."""
-    return msgspec.json.encode(fact)
+    return msgspec.json.encode(as_object(fact))
 
 
 def parse(record: Mapping[str, Any]) -> Fact:
     """A fact from a JSON object of events.jsonl; msgspec.ValidationError if it is none."""
+    if record.get("event") == "evaluated":
+        return evaluated(record)
     return cast("Fact", msgspec.convert(record, Fact))  # mypy: a union is no type[T]
 
 
 def evaluated(line: Mapping[str, Any]) -> facts.Evaluated:
     """From a line of metrics.jsonl."""
-    return msgspec.convert(line, facts.Evaluated)
+    return parse_as(facts.Evaluated, line)
 
 
 def round_closed(line: Mapping[str, Any]) -> facts.RoundClosed:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from common.ids import brief_ids
+from common.tasks.task import STAGES
 from fl_server.watch.board_view import BoardView
 from fl_server.watch.facts.lines import number_in
 from fl_server.watch.timeline import Span
@@ -15,9 +16,7 @@ from fl_server.watch.view import View
 LANE = 40  # spans of a board that the page shows
 LANES = 20_000  # of all boards
 CURVE = (
-    "accuracy_global",
-    "accuracy_l1",
-    "accuracy_l2",
+    "loss_global",
     "train_loss",
     "seconds",
     "bytes_up",
@@ -37,6 +36,7 @@ def model(view: View) -> Values:
             "title": view.title,
             "run": view.run,
             "rounds": view.rounds,
+            "main": view.main,
             "experiment": view.experiment,
         },
         "now": {
@@ -126,6 +126,8 @@ def _span(span: Span) -> tuple[object, ...]:
 def _lines(view: View) -> dict[int, Values]:
     merged: dict[int, Values] = {}
     for line in (*view.closed, *view.lines):
-        known = {key: value for key in CURVE if (value := number_in(line, key)) is not None}
+        found = {key: number_in(line, key) for key in CURVE}
+        found |= {f"main_{stage}": view.main.of(line, stage) for stage in STAGES.values()}
+        known = {key: value for key, value in found.items() if value is not None}
         merged[line.round] = {**merged.get(line.round, {}), **known}
     return dict(sorted(merged.items()))

@@ -66,7 +66,7 @@ COUNTING = Machine[Limits, Counter, Event](
     Limits, Counter, (Added, Received), step, lambda state: (f"total {state.total}",)
 )
 DETAIL = TrainDetail(
-    protocol=1, version="1", run="r", experiment=msgspec.Raw(b'{"seed": 1, "x": [1.5]}')
+    protocol=2, version="1", run="r", experiment=msgspec.Raw(b'{"seed": 1, "x": [1.5]}')
 )
 CHOSEN = Selected(run="r", round=3, clients=(1, 2), testers=())
 

@@ -19,13 +19,13 @@ from common.config import TrainingSection
 from common.data.datasets import load_dataset
 from common.data.samples import Samples
 from common.learning.device import use_one_thread
-from common.learning.evaluation import count_correct
 from common.learning.inputs import normalised
 from common.learning.net import TorchNet
 from common.learning.networks import Network, extract, load
 from common.learning.specs import build_spec, initial
 from common.learning.training import Plan, TrainingStats, train
 from common.rng import generator
+from tests.measuring import correct
 
 SPEC = build_spec("dnn", shape=(1, 28, 28), classes=10, head_depth=1)
 
@@ -283,7 +283,7 @@ def test_a_training_that_is_given_up_ends_in_evaluation_mode() -> None:
 def test_training_learns_and_tells_of_every_epoch() -> None:
     heard: list[tuple[int, int, float]] = []
     network, samples = fresh(), some_samples()
-    before = count_correct(network, samples)
+    before = correct(network, samples)
     stats = run(
         network,
         samples,
@@ -294,7 +294,7 @@ def test_training_learns_and_tells_of_every_epoch() -> None:
     assert [(epoch, epochs) for epoch, epochs, _ in heard] == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert heard[0][2] > heard[-1][2] == stats.loss
     assert stats.steps == 4 * 11  # 210 samples in batches of 20: the last, of 10, counts
-    assert count_correct(network, samples) > before + 50
+    assert correct(network, samples) > before + 50
 
 
 def test_a_training_that_diverges_reports_a_loss_that_is_not_finite() -> None:
@@ -356,7 +356,7 @@ def test_a_network_with_several_inputs_is_called_with_all_of_them() -> None:
     net = TorchNet(Sum())
     settings = TrainingSection(epochs=30, batch_size=2, learning_rate=0.5)
     assert train(net, samples, settings, generator(1, "x")).steps == 90
-    assert count_correct(net, samples, 4) == 6
+    assert correct(net, samples, 4) == 6
     assert len(samples.take(np.array([0, 3]))) == 2
 
 
@@ -370,7 +370,7 @@ def test_correct_answers_are_counted_whatever_the_batch(batch: int) -> None:
         assert isinstance(x, Tensor), "a network with one input gets no tuple"
         return torch.stack([-x.flatten(), x.flatten()], dim=1)
 
-    assert count_correct(white_is_one, samples, batch) == 5
+    assert correct(white_is_one, samples, batch) == 5
 
 
 @pytest.mark.slow
@@ -417,7 +417,7 @@ def test_text_is_not_normalised_and_trains_a_recurrent_network() -> None:
     settings = TrainingSection(epochs=1, batch_size=6, learning_rate=1.0, momentum=0.0)
     losses = [run(network, samples, settings, generator(1, "s", n)).loss for n in range(3)]
     assert losses == sorted(losses, reverse=True)
-    assert 0 <= count_correct(TorchNet(network), samples) <= 6
+    assert 0 <= correct(TorchNet(network), samples) <= 6
     before = extract(network)
     run(network, samples, settings, generator(1, "s", 3), only=("head",))
     after = extract(network)

@@ -3,14 +3,26 @@ from __future__ import annotations
 import math
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from common.arrays import digest
-from common.config import AlgorithmSection, Experiment, ExperimentSection, ModelSection
+from common.config import (
+    AlgorithmSection,
+    Experiment,
+    ExperimentSection,
+    ModelSection,
+    TrainingSection,
+)
+from common.data.samples import Samples
 from common.errors import ConfigError
 from common.experiment.resolve import buffers_of, checked, first_model, shapes_of, user_model
+from common.learning.net import TorchNet
+from common.learning.networks import extract
+from common.learning.training import train
+from common.learning.user_models import make_user_model
 
 Shape = tuple[int, int, int]
 HERE = "tests.common.learning.test_user_models"
@@ -194,6 +206,7 @@ def test_only_a_model_of_ones_own_has_a_head_with_a_name() -> None:
         checked(Experiment(model=ModelSection(head="fc")))
 
 
+@pytest.mark.slow  # torchvision takes seconds to import
 def test_torchvisions_networks_have_their_names_and_a_head() -> None:
     shapes = shapes_of(experiment("torchvision:mobilenet_v3_small"))
     assert shapes["base.features.0.0.weight"] == (16, 3, 3, 3)
@@ -223,3 +236,27 @@ def test_without_torchvision_one_sentence_says_what_to_install(
     monkeypatch.setitem(sys.modules, "torchvision.models", None)
     with pytest.raises(ConfigError, match="which needs torchvision: pip install torchvision"):
         checked(experiment("torchvision:resnet18"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", [32, 224])
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small"])
+def test_torchvisions_networks_train_on_small_and_large_images(name: str, side: int) -> None:
+    shape = (3, side, side)
+    trial = (torch.zeros(2, *shape),)
+    rng = np.random.default_rng(1)
+    model = make_user_model(
+        f"torchvision:{name}", "", shape=shape, classes=5, rng=rng, trial=trial
+    )
+    net = TorchNet(model)
+    images = rng.integers(0, 256, (5, *shape), np.uint8)  # the last batch has one sample
+    samples = Samples((images,), np.arange(5))
+    before = extract(net)
+    stats = train(net, samples, TrainingSection(epochs=1, batch_size=2), rng)
+    after = extract(net)
+    assert math.isfinite(stats.loss)
+    assert all(np.isfinite(array).all() for array in after.values())
+    moved = {
+        part.split(".")[0] for part in after if not np.array_equal(after[part], before[part])
+    }
+    assert moved == {"base", "head"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from common.program.logs import JournalFormatter, JsonFormatter, is_journal, make_formatter
-from tests.hostile import HOSTILE, controls
+from tests.hostile import controls, with_every_text
 
 
 def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
@@ -55,7 +55,7 @@ def test_a_stream_is_journalds_only_if_systemd_says_so_of_this_very_stream(
         assert isinstance(make_formatter("json", stream, mine), JsonFormatter)
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 @pytest.mark.parametrize("form", ["human", "json"])
 def test_no_message_forges_a_line_or_controls_a_terminal(form: str, text: str) -> None:
     formatter = make_formatter(form, io.StringIO(), {})
@@ -64,7 +64,7 @@ def test_no_message_forges_a_line_or_controls_a_terminal(form: str, text: str) -
     assert controls(line) == set()
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_the_lines_of_a_traceback_cannot_be_taken_for_lines_of_the_log(text: str) -> None:
     failed = record("failed")
     failed.exc_info = (ValueError, ValueError(text), None)

@@ -18,7 +18,6 @@ from common.wire.messages import (
     Chunk,
     ClientMetrics,
     Connected,
-    Count,
     CurrentRound,
     Info,
     Selected,
@@ -27,6 +26,7 @@ from common.wire.messages import (
     Wire,
 )
 from common.wire.tensors import ModelMeta, UpdateMeta
+from tests.some_sums import counted
 
 naturals = st.integers(0, 10**9)
 epochs = st.integers(0, 10**6)
@@ -40,9 +40,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,
 )
-counts = st.tuples(naturals, naturals).map(
-    lambda pair: Count(correct=min(pair), total=max(*pair, 1))
-)
+counts = st.tuples(naturals, naturals).map(lambda pair: counted(min(pair), max(*pair, 1)))
 
 MESSAGES: dict[type[Wire], st.SearchStrategy[Wire]] = {
     TrainDetail: st.builds(
@@ -99,7 +97,7 @@ MESSAGES: dict[type[Wire], st.SearchStrategy[Wire]] = {
         run=names,
         round=naturals,
         client=naturals,
-        counts=st.dictionaries(st.sampled_from(["G", "L1", "L2"]), counts),
+        own=st.dictionaries(st.sampled_from(["G", "L1", "L2"]), counts),
     ),
     TrainEnd: st.builds(TrainEnd, run=names, reason=texts),
 }

@@ -12,7 +12,6 @@ from common.wire.json_codec import MAX_JSON, decode, encode
 from common.wire.messages import (
     ClientMetrics,
     Connected,
-    Count,
     Info,
     TrainDetail,
     TrainEnd,
@@ -25,6 +24,7 @@ from tests.common.wire.codec_strategies import (
     messages,
     only_protocol_errors,
 )
+from tests.some_sums import counted
 
 
 @given(messages())
@@ -47,7 +47,7 @@ def test_a_damaged_message_is_refused_or_a_message(message: Wire, data: st.DataO
 @example(b"[" * 200_000, TrainEnd)
 @example(b'{"run":' * 60_000, TrainEnd)
 @example(b'{"protocol":' + b"9" * 5000 + b"}", Connected)
-@example(b'{"protocol":1,"run":' + b"[" * 100_000 + b"]" * 100_000 + b"}", TrainDetail)
+@example(b'{"protocol":2,"run":' + b"[" * 100_000 + b"]" * 100_000 + b"}", TrainDetail)
 def test_any_bytes_are_refused_or_a_message(junk: bytes, kind: type[Wire]) -> None:
     only_protocol_errors(lambda: decode(junk, kind))
 
@@ -75,11 +75,13 @@ def test_a_field_of_the_wrong_kind_is_refused(field: str) -> None:
         decode(f"{good[:-1]},{field}}}".encode(), Info)
 
 
-def test_more_correct_answers_than_samples_are_refused() -> None:
-    good = b'{"run":"r","round":1,"client":2,"counts":{"G":{"correct":3,"total":3}}}'
-    assert decode(good, ClientMetrics).counts["G"] == Count(correct=3, total=3)
-    with pytest.raises(ProtocolError, match="more correct answers than test samples"):
-        decode(good.replace(b'"correct":3', b'"correct":4'), ClientMetrics)
+def test_sums_without_a_name_a_number_or_a_bound_are_refused() -> None:
+    sums = b'{"samples":3,"sums":{"correct":[3],"loss":[3]}}'
+    good = b'{"run":"r","round":1,"client":2,"own":{"G":' + sums + b"}}"
+    assert decode(good, ClientMetrics).own["G"] == counted(3, 3)
+    for bad in (b'"Correct":[3]', b'"correct":[]', b'"correct":[1e31]', b'"correct":[NaN]'):
+        with pytest.raises(ProtocolError, match="not a valid ClientMetrics"):
+            decode(good.replace(b'"correct":[3]', bad), ClientMetrics)
     with pytest.raises(ProtocolError, match="not a valid ClientMetrics"):
         decode(good.replace(b'"G"', b'"L9"'), ClientMetrics)
 
@@ -90,7 +92,7 @@ def test_another_protocol_version_is_named_with_ours_whatever_else_is_in_it(
 ) -> None:
     with pytest.raises(VersionError) as caught:
         decode(b'{"protocol":7,"version":"9.9.1","new_field":[1]}', kind)
-    assert "speaks protocol 7 (fedbed 9.9.1), this side speaks 1" in str(caught.value)
+    assert "speaks protocol 7 (fedbed 9.9.1), this side speaks 2" in str(caught.value)
 
 
 def test_a_greeting_without_a_protocol_version_is_refused() -> None:
@@ -99,7 +101,7 @@ def test_a_greeting_without_a_protocol_version_is_refused() -> None:
 
 
 def test_an_experiment_that_nobody_could_read_is_refused_before_it_is_passed_on() -> None:
-    detail = '{"protocol":1,"version":"1","run":"r","experiment":{"a":"?"}}'
+    detail = '{"protocol":2,"version":"1","run":"r","experiment":{"a":"?"}}'
     assert decode(detail.encode(), TrainDetail).run == "r"
     for experiment in (b'{"a":"\xff"}', b"[" * 50_000 + b"]" * 50_000, b'{"a":', b"NaN"):
         with pytest.raises(ProtocolError):

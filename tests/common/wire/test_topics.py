@@ -12,7 +12,6 @@ from common.wire.messages import (
     Chunk,
     ClientMetrics,
     Connected,
-    Count,
     CurrentRound,
     Info,
     Message,
@@ -32,6 +31,7 @@ from common.wire.topics import (
     unpack,
     weights_topic,
 )
+from tests.some_sums import counted
 
 TABLE = [
     (1, "client/train_detail", "server", True),
@@ -77,7 +77,7 @@ MESSAGES: dict[str, Message] = {
     ),
     "fl/client/selected": Selected(run="r", round=1, clients=(1,), testers=(1, 2)),
     "fl/client/test_metrics/7": ClientMetrics(
-        run="r", round=1, client=7, counts={"G": Count(correct=1, total=2)}
+        run="r", round=1, client=7, own={"G": counted(1, 2)}
     ),
     "fl/train/end": TrainEnd(run="r", reason="done"),
 }
@@ -171,7 +171,7 @@ def test_a_topic_that_is_not_in_the_table_is_refused(topic: str) -> None:
 
 def test_a_greeting_of_another_version_is_told_from_rubbish() -> None:
     with pytest.raises(VersionError):
-        unpack("fl", "fl/client/connected/attic", b'{"protocol":2}')
+        unpack("fl", "fl/client/connected/attic", b'{"protocol":1}')
 
 
 def test_the_server_reads_what_boards_say() -> None:

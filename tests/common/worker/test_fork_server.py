@@ -111,6 +111,15 @@ def test_a_board_with_a_gpu_starts_its_processes(tmp_path: Path) -> None:
     assert child["torch_threads"] == 1
 
 
+@pytest.mark.slow
+def test_a_board_whose_inherited_server_is_gone_starts_its_processes(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    theirs.close()
+    with contextlib.closing(make_source({INHERITED: str(ours.detach())}, keep=True)) as source:
+        child = what_it_has(source, tmp_path)
+    assert child["parent"] == os.getpid()
+
+
 def test_an_inherited_server_that_is_none_is_named() -> None:
     with pytest.raises(Exception, match="FEDBED_FORK_SERVER is 'x', not an open socket"):
         make_source({INHERITED: "x"}, keep=True)

@@ -159,8 +159,8 @@ def test_a_client_is_trained_epoch_by_epoch_and_then_tested(shared: Office) -> N
     assert isinstance(tested, JobDone)
     assert tested.metrics is not None
     assert (tested.metrics.run, tested.metrics.client) == ("run-1", 0)
-    assert set(tested.metrics.counts) == {"G", "L1", "L2"}
-    assert tested.metrics.counts["L2"].correct > tested.metrics.counts["G"].correct
+    assert set(tested.metrics.own) == {"G", "L1", "L2"}
+    assert tested.metrics.own["L2"].sums["correct"] > tested.metrics.own["G"].sums["correct"]
 
 
 @pytest.mark.slow

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from common.arrays import Array, digest
 from common.errors import StoreError
-from common.wire.messages import Count
 from common.worker.snapshot_choice import base_snapshot, snapshots_to_keep
 from common.worker.snapshot_store import SnapshotStore
+from tests.some_sums import counted
 
-COUNT = Count(correct=3, total=4)
+COUNT = counted(3, 4)
 
 
 def state(round_number: int) -> dict[str, Array]:
@@ -28,7 +28,7 @@ def filled(folder: Path) -> SnapshotStore:
         for round_number in (1, 2):
             update = b"update %d" % round_number
             store.write(
-                client, round_number, state=state(round_number), update=update, counts=COUNT
+                client, round_number, state=state(round_number), update=update, tests=COUNT
             )
     return store
 
@@ -37,21 +37,21 @@ def test_a_snapshot_is_read_as_it_was_written(tmp_path: Path) -> None:
     store = filled(tmp_path)
     assert store.update(7, 2) == b"update 2"
     assert digest(store.state(7, 2)) == digest(state(2))
-    assert store.record(7, 2).counts == COUNT
+    assert store.record(7, 2).tests == COUNT
     assert store.scan() == {0: frozenset({1, 2}), 7: frozenset({1, 2})}
     assert store.rounds(3) == frozenset()
 
 
 def test_a_snapshot_without_state_and_counts_is_kept_too(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path, "run-1")
-    store.write(0, 1, state={}, update=b"", counts=None)
+    store.write(0, 1, state={}, update=b"", tests=None)
     assert store.scan() == {0: frozenset({1})}
-    assert (store.state(0, 1), store.update(0, 1), store.record(0, 1).counts) == ({}, b"", None)
+    assert (store.state(0, 1), store.update(0, 1), store.record(0, 1).tests) == ({}, b"", None)
 
 
 def test_writing_a_snapshot_again_changes_nothing(tmp_path: Path) -> None:
     store = filled(tmp_path)
-    store.write(7, 2, state=state(9), update=b"other", counts=None)
+    store.write(7, 2, state=state(9), update=b"other", tests=None)
     assert store.update(7, 2) == b"update 2"
     assert digest(store.state(7, 2)) == digest(state(2))
 
@@ -82,7 +82,7 @@ def test_a_damaged_snapshot_is_discarded_and_logged_and_the_others_stay(
     assert [record.getMessage()[:9] for record in caplog.records] == ["discarded"]
     assert "client-000007/round-000002" in caplog.text
     assert store.rounds(7) == frozenset({1})
-    store.write(7, 2, state=state(2), update=b"again", counts=None)
+    store.write(7, 2, state=state(2), update=b"again", tests=None)
     assert store.update(7, 2) == b"again"
 
 
@@ -92,7 +92,7 @@ def test_any_changed_byte_of_a_snapshot_is_noticed_or_harmless(
     tmp_path: Path, data: st.DataObject
 ) -> None:
     store = SnapshotStore(tmp_path, "run-1")
-    store.write(0, 1, state=state(1), update=b"update", counts=COUNT)
+    store.write(0, 1, state=state(1), update=b"update", tests=COUNT)
     path = store.path(0, 1)
     before = path.read_bytes()
     place = data.draw(st.integers(0, len(before) - 1))

@@ -10,7 +10,6 @@ import msgspec
 from common.wire.messages import (
     PROTOCOL,
     ClientMetrics,
-    Count,
     CurrentRound,
     Info,
     Selected,
@@ -36,6 +35,7 @@ from fl_client.agent.state import (
     Work,
 )
 from fl_client.agent.state import Tested as HasTested  # pytest would collect a `Test...`
+from tests.some_sums import counted
 
 Some = TypeVar("Some", bound=Action)
 FromCoordinator = TrainDetail | CurrentRound | Selected | TrainEnd
@@ -129,9 +129,9 @@ def selected(
 
 
 def metrics(client: int, round_number: int = 1) -> ClientMetrics:
-    counts = {"G": Count(correct=1, total=2)}
+    counts = {"G": counted(1, 2)}
     return msgspec.convert(
-        {"run": "run", "round": round_number, "client": client, "counts": counts}, ClientMetrics
+        {"run": "run", "round": round_number, "client": client, "own": counts}, ClientMetrics
     )
 
 

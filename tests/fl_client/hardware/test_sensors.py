@@ -8,11 +8,12 @@ import pytest
 
 from common.errors import ProtocolError
 from common.wire.json_codec import decode, encode
-from common.wire.messages import ClientMetrics, Connected, Count, Info, Telemetry
+from common.wire.messages import ClientMetrics, Connected, Info, Telemetry
 from fl_client.agent.state import Job
 from fl_client.hardware.energy import EnergyMeter
 from fl_client.hardware.gauges import Gauges
 from fl_client.hardware.sensors import Sensors
+from tests.some_sums import counted
 
 MEMINFO = "MemTotal:        3884396 kB\nMemFree:          100 kB\nMemAvailable:    2884396 kB\n"
 
@@ -167,7 +168,7 @@ def test_gauges_stamp_news_and_measure_only_trainings(tmp_path: Path) -> None:
     stamped = gauges.stamp(info)
     assert isinstance(stamped, Info)
     assert stamped.telemetry == Telemetry(celsius=50.0)
-    metrics = ClientMetrics(run="r", round=1, client=0, counts={"G": Count(correct=1, total=2)})
+    metrics = ClientMetrics(run="r", round=1, client=0, own={"G": counted(1, 2)})
     assert gauges.stamp(metrics) is metrics
 
 
@@ -175,7 +176,7 @@ def test_messages_without_telemetry_are_as_valid_as_ever() -> None:
     old = b'{"run":"r","round":1,"client":2,"board":"b","state":"training"}'
     assert decode(old, Info).telemetry is None
     claim = (
-        b'{"protocol":1,"version":"1","board":"b","instance":"i","session":[1,1],'
+        b'{"protocol":2,"version":"1","board":"b","instance":"i","session":[1,1],'
         b'"connected":true,"settled":true,"since":1.0,"clients":[1],"host":"h"}'
     )
     assert decode(claim, Connected).telemetry is None

@@ -21,7 +21,6 @@ from common.wire.messages import (
     Chunk,
     ClientMetrics,
     Connected,
-    Count,
     CurrentRound,
     Info,
     Message,
@@ -34,6 +33,7 @@ from fl_server.coordinator.service import Coordinator
 from fl_server.run.store import RunStore, create_run
 from fl_server.watch import facts
 from tests.memory_broker import MemoryBroker, MemoryLink
+from tests.some_sums import counted
 
 EXPERIMENT = parse_experiment(
     {
@@ -135,13 +135,13 @@ class ScriptedBoard:
             if client in selected.clients and client not in current.safe:
                 self._send_update(current.run, current.round, client, model[1])
             if client in selected.testers and client not in current.measured:
-                count = Count(correct=(client + current.round) % 10, total=10)
+                count = counted((client + current.round) % 10, 10)
                 self.send(
                     ClientMetrics(
                         run=current.run,
                         round=current.round,
                         client=client,
-                        counts={"G": count, "L1": count},
+                        own={"G": count, "L1": count},
                     )
                 )
 

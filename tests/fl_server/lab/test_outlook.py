@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.wire.messages import ClientMetrics, Connected, Count, CurrentRound, Info, Selected
+from common.wire.messages import ClientMetrics, Connected, CurrentRound, Info, Selected
 from fl_server.lab.outlook import Outlook
+from tests.some_sums import counted
 
 
 def board(name: str, *clients: int, start: int = 1) -> Connected:
     return Connected(
-        protocol=1, version="1", board=name, instance=name, session=(start, 1), connected=True,
+        protocol=2, version="1", board=name, instance=name, session=(start, 1), connected=True,
         settled=True, since=0.0, clients=clients, host="h",
     )  # fmt: skip
 
@@ -38,8 +39,8 @@ def test_work_is_seen_apart_from_signs_of_life_and_a_new_start_forgets_both() ->
     outlook = Outlook()
     outlook.note(board("b1", 0), 1.0)
     outlook.note(Info(run="r", round=1, client=0, board="b1", state="training"), 2.0)
-    counts = {"G": Count(correct=1, total=2)}
-    outlook.note(ClientMetrics(run="r", round=1, client=0, counts=counts), 3.0)  # type: ignore[arg-type]
+    counts = {"G": counted(1, 2)}
+    outlook.note(ClientMetrics(run="r", round=1, client=0, own=counts), 3.0)  # type: ignore[arg-type]
     outlook.note(board("b1", 0), 4.0)
     assert (outlook.seen["b1"].seen, outlook.seen["b1"].worked) == (4.0, 3.0)
     outlook.note(board("b1", 0, start=2), 5.0)

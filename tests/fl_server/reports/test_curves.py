@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from fl_server.reports.curves import curve_table, kind_of, largest_fall
 from fl_server.reports.groups import Group, group_runs
@@ -17,8 +16,9 @@ from fl_server.reports.personal import personal, rounds_to_own
 from fl_server.reports.run_data import RunData
 from fl_server.run.summary import summarize
 from fl_server.watch.facts.derived import value_in
-from fl_server.watch.facts.lines import MetricsLine
+from fl_server.watch.facts.lines import parse_line, with_tests
 from tests.fl_server.reports.test_tables import run
+from tests.some_sums import classification
 
 
 def curve(*values: float) -> list[tuple[int, float]]:
@@ -60,14 +60,20 @@ def test_short_curves_have_no_class() -> None:
 def personal_run(*means: float, **settings: Any) -> RunData:
     one = run(*means, **settings)
     lines = tuple(
-        replace(line, mean_l1=mean, union_l1=mean / 2, rho_l1=3, tested_clients=5)
+        with_tests(
+            line, {"mean_l1": mean, "union_l1": mean / 2, "rho_l1": 3, "tested_clients": 5}
+        )
         for line, mean in zip(one.lines, means, strict=True)
     )
-    return RunData(one.name, one.experiment, True, lines, (), summarize(lines))
+    return RunData(
+        one.name, one.experiment, True, lines, (), summarize(lines, classification())
+    )
 
 
 def test_the_sum_of_both_accuracies_is_of_one_round() -> None:
-    line = MetricsLine(1, mean_l1=0.9, union_l1=0.3, rho_l1=7, tested_clients=10)
+    line = parse_line(
+        {"round": 1, "mean_l1": 0.9, "union_l1": 0.3, "rho_l1": 7, "tested_clients": 10}
+    )
     assert value_in(line, "sum_l1") == pytest.approx(1.2)
     assert value_in(line, "below_l1") == 3
     assert value_in(line, "sum_l2") is None

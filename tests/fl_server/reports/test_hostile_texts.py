@@ -25,7 +25,7 @@ from fl_server.reports.run_data import RunData
 from fl_server.reports.tables import Column, Table
 from fl_server.watch import facts
 from tests.fl_server.reports.test_tables import run
-from tests.hostile import HOSTILE, controls
+from tests.hostile import HOSTILE, controls, with_every_text
 
 COLUMNS = 3
 
@@ -36,7 +36,7 @@ def table(text: str) -> Table:
     return Table("t", text, columns, rows, text)
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_csv_has_the_text_and_no_formula(text: str) -> None:
     found = to_csv(table(text))
     head, first, second = csv.reader(io.StringIO(found))
@@ -57,7 +57,7 @@ def test_plain_texts_stay_as_they_are_in_csv() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_markdown_keeps_its_columns_and_has_no_markup_of_the_text(text: str) -> None:
     found = to_markdown(table(text))
     title, _, *rows, _, note = found.removesuffix("\n").split("\n")
@@ -86,7 +86,7 @@ class Reader(HTMLParser):
         self.data.append(data)
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_html_has_the_text_and_only_tags_of_ours(text: str) -> None:
     reader = Reader()
     reader.feed(to_html(table(text)))
@@ -112,7 +112,7 @@ LATEX = re.compile(
 )
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_latex_has_rows_of_plain_text(text: str) -> None:
     lines = to_latex(table(text)).removesuffix("\n").split("\n")
     assert len(lines) == 9
@@ -127,7 +127,7 @@ def test_latex_has_rows_of_plain_text(text: str) -> None:
     assert lines[6].startswith("{[}after")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_tables_in_the_terminal(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     print_table(table(text))
     assert controls("".join(capsys.readouterr().out.split("\n"))) == set()

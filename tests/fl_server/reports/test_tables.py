@@ -26,13 +26,13 @@ from fl_server.reports.timing import board_times, faults
 from fl_server.run.summary import summarize
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
-from fl_server.watch.facts.lines import MetricsLine
+from fl_server.watch.facts.lines import MetricsLine, parse_line
+from tests.some_sums import classification
 
 
 def line(round_number: int, accuracy: float) -> MetricsLine:
-    tested = MetricsLine(
-        round_number, accuracy_global=accuracy, accuracy_l1=accuracy, tested_clients=2
-    )
+    tests = {"accuracy_global": accuracy, "accuracy_l1": accuracy}
+    tested = parse_line({"round": round_number, **tests, "tested_clients": 2})
     if round_number == 0:
         return tested
     return replace(tested, bytes_up=1000, bytes_down=3000, seconds=2.0, train_seconds=1.0)
@@ -50,7 +50,7 @@ def run(
         finished=finished,
         lines=lines,
         events=(),
-        summary=summarize(lines),
+        summary=summarize(lines, classification()),
     )
 
 

@@ -12,7 +12,6 @@ from common.wire.messages import (
     PROTOCOL,
     ClientMetrics,
     Connected,
-    Count,
     CurrentRound,
     Info,
 )
@@ -34,6 +33,7 @@ from fl_server.rounds.state import (
     Working,
 )
 from fl_server.watch.facts.making import kind_of
+from tests.some_sums import counted
 
 POLICY = Policy(
     run="run", seed=1, rounds=2, participants=(0, 1, 2, 3), start_with=4, grace=60.0
@@ -128,9 +128,9 @@ def gone(name: str, clients: tuple[int, ...], **changes: object) -> Connected:
 
 
 def metrics(client: int, round_number: int = 1, run: str = "run") -> ClientMetrics:
-    counts = {"G": Count(correct=client, total=10)}
+    counts = {"G": counted(client, 10)}
     return msgspec.convert(
-        {"run": run, "round": round_number, "client": client, "counts": counts}, ClientMetrics
+        {"run": run, "round": round_number, "client": client, "own": counts}, ClientMetrics
     )
 
 

@@ -12,13 +12,14 @@ from common.arrays import Arrays, digest
 from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
-from common.wire.messages import ClientMetrics, Count, Info
+from common.wire.messages import ClientMetrics, Info
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from fl_server.rounds.state import Close, Open
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.journal import read_records
 from fl_server.run.store import RunStore, create_run
 from fl_server.run.summary import Summary
+from tests.some_sums import counted
 
 EXPERIMENT = parse_experiment({"model": {"name": "dnn"}, "data": {"clients": 4}})
 
@@ -54,8 +55,8 @@ def shifted(amount: float) -> Arrays:
 
 
 def tell(store: RunStore, client: int, correct: int, round_number: int = 1) -> ClientMetrics:
-    counts = {"G": Count(correct=correct, total=10), "L1": Count(correct=correct, total=10)}
-    return ClientMetrics(run=store.run, round=round_number, client=client, counts=counts)  # type: ignore[arg-type]
+    counts = {"G": counted(correct, 10), "L1": counted(correct, 10)}
+    return ClientMetrics(run=store.run, round=round_number, client=client, own=counts)  # type: ignore[arg-type]
 
 
 def do_round(aggregator: Aggregator, round_number: int) -> None:
@@ -100,7 +101,7 @@ def test_a_client_that_reports_twice_counts_once(store: RunStore) -> None:
     aggregator.open_round(Open(1, (0,), (0,)))
     aggregator.tally.count(tell(store, 0, 4))
     aggregator.tally.count(tell(store, 0, 4))
-    assert aggregator.tally.accuracies()["tested_samples"] == 10
+    assert aggregator.tally.tests(aggregator.task)["tested_samples"] == 10
     aggregator.close()
 
 
@@ -210,8 +211,10 @@ def test_counts_of_each_client_are_kept_and_never_twice(store: RunStore) -> None
     lines = read_records(path)
     assert [line["round"] for line in lines] == [0, 1]
     assert lines[0]["clients"] == {
-        "0": {"G": [4, 10], "L1": [4, 10]},
-        "1": {"G": [5, 10], "L1": [5, 10]},
+        str(client): {
+            stage: {"samples": 10, "correct": 4 + client, "loss": 10} for stage in ("G", "L1")
+        }
+        for client in (0, 1)
     }
     path.write_bytes(whole[:-5])  # torn by a crash right after the checkpoint
     Aggregator(RunStore(store.folder), EXPERIMENT).close()

@@ -75,8 +75,15 @@ def test_weights_that_cannot_be_used_are_refused_before_a_run_begins(tmp_path: P
         check_start(missing)
     file = tmp_path / "other.safetensors"
     file.write_bytes(safetensors.numpy.save({"other": np.zeros(1, np.float32)}))
-    with pytest.raises(ConfigError, match="of which no array fits"):
-        starting_model(with_model(init_weights=str(file)), tmp_path)
+    with pytest.raises(ConfigError, match=r"of which no array fits; it has other \(1,\)"):
+        check_start(with_model(init_weights=str(file)))
+    file.write_bytes(file.read_bytes()[:-2])
+    with pytest.raises(ConfigError, match=r"other\.safetensors.*cannot be read"):
+        check_start(with_model(init_weights=str(file)))
+    wild = {name: array * np.nan for name, array in first_model(SMALL).items()}
+    file.write_bytes(safetensors.numpy.save(wild))
+    with pytest.raises(ConfigError, match="with values not finite"):
+        check_start(with_model(init_weights=str(file)))
     with pytest.raises(ConfigError, match=r"set data\.share"):
         check_start(with_model(warm_up=1))
 
@@ -113,7 +120,7 @@ def test_a_central_training_that_was_stopped_ends_with_the_same_bits(tmp_path: P
     assert Central(tmp_path / "cut", SMALL).run(shards, lambda line: None) == whole
     lines = read_records(tmp_path / "cut" / "metrics.jsonl")
     assert [line["epoch"] for line in lines] == [1, 2, 3]
-    assert {"accuracy", "validation", "train_loss", "test_loss"} <= lines[0].keys()
+    assert {"accuracy", "validation", "train_loss", "loss"} <= lines[0].keys()
     with pytest.raises(StoreError, match="another experiment"):
         Central(tmp_path / "cut", with_model(hidden=5))
 

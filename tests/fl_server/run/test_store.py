@@ -17,7 +17,8 @@ from common.wire.chunks import blob_digest
 from common.wire.tensors import UpdateMeta, encode_tensors
 from fl_server.rounds.state import Open
 from fl_server.run import store as store_module
-from fl_server.run.store import CheckpointMeta, RunStore, create_run, free_name
+from fl_server.run.find import free_name
+from fl_server.run.store import CheckpointMeta, RunStore, create_run
 from fl_server.watch.facts.lines import TrainingLine
 
 EXPERIMENT = parse_experiment({"model": {"name": "dnn"}, "data": {"clients": 4}})

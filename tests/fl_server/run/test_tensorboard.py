@@ -13,7 +13,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 from common.errors import UsageError
 from fl_server.run.journal import Journal
 from fl_server.run.tensorboard import EventFile, tag_of
-from fl_server.watch import facts
+from fl_server.watch.facts.making import evaluated
 from tests.fl_server.watch.some_facts import closed, described
 
 LINE = {"round": 0, "accuracy_global": 0.25, "accuracy_l2": None, "time": 5.0}
@@ -59,7 +59,7 @@ def test_facts_of_a_run_are_added_and_a_new_start_makes_a_new_file(tmp_path: Pat
 
 def test_what_was_written_is_there_before_the_file_is_closed(tmp_path: Path) -> None:
     file = make(tmp_path)
-    file.observe(facts.Evaluated(round=1, accuracy_global=0.5, time=7.0))
+    file.observe(evaluated({"round": 1, "accuracy_global": 0.5, "time": 7.0}))
     assert scalars(read(tmp_path)[-1]) == {"accuracy/global": 0.5}
     file.close()
 

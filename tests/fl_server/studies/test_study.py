@@ -19,7 +19,8 @@ from fl_server.studies.plan import plan_study
 from fl_server.studies.runs import FoundRun, StudyRun
 from fl_server.studies.study import Study
 from fl_server.studies.table import study_table
-from fl_server.watch.facts.lines import MetricsLine
+from fl_server.watch.facts.lines import parse_line
+from tests.some_sums import classification
 
 STUDY = """
 title = "A table"
@@ -52,10 +53,19 @@ def study_in(folder: Path, text: str = STUDY, name: str = "own") -> Study:
 
 def found(run: StudyRun, *accuracies: float, finished: bool = True) -> FoundRun:
     lines = tuple(
-        MetricsLine(at, accuracy_global=value, tested_clients=1, seconds=2.0 if at else 0.0)
+        parse_line(
+            {
+                "round": at,
+                "accuracy_global": value,
+                "tested_clients": 1,
+                "seconds": 2.0 if at else 0.0,
+            }
+        )
         for at, value in enumerate(accuracies)
     )
-    data = RunData(run.name, run.experiment, finished, lines, (), summarize(lines))
+    data = RunData(
+        run.name, run.experiment, finished, lines, (), summarize(lines, classification())
+    )
     return FoundRun(run, data)
 
 

@@ -8,6 +8,7 @@ from common.wire.messages import Info as InfoMessage
 from common.wire.messages import Telemetry
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
+from fl_server.watch.facts.making import evaluated
 
 EXPERIMENT = {
     "experiment": {"name": "big", "seed": 1, "rounds": 30, "grace": 120.0},
@@ -56,7 +57,7 @@ def closed(round_number: int, time: float) -> list[Fact]:
         "accuracy_global": 0.62 * share, "accuracy_l1": 0.7 * share,
         "accuracy_l2": 0.2 + 0.62 * share, "tested_clients": 300,
     }  # fmt: skip
-    return [facts.RoundClosed(**line), facts.Evaluated(**line, **tested)]
+    return [facts.RoundClosed(**line), evaluated({**line, **tested})]
 
 
 def big_run(boards: int = 100, rounds: int = 8, start: float = 1000.0) -> list[Fact]:

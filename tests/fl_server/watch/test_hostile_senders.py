@@ -14,7 +14,6 @@ from common.errors import ProtocolError
 from common.wire.messages import (
     ClientMetrics,
     Connected,
-    Count,
     CurrentRound,
     Info,
     Message,
@@ -38,7 +37,8 @@ from fl_server.watch.view import View
 from fl_server.watch.web.sections import model, sections, whole
 from tests.fl_server.watch.some_facts import described
 from tests.fl_server.watch.test_listener import DETAIL, RUN, claim, coordinator, current
-from tests.hostile import HOSTILE, controls
+from tests.hostile import controls, with_every_text
+from tests.some_sums import counted
 
 MB = 1_000_000
 
@@ -54,7 +54,7 @@ def drawn(view: View) -> str:
 def hostile_facts(text: str) -> list[Fact]:
     """A run in which every text that may come from outside is this one."""
     here = Connected(
-        protocol=1, version="1", board="b1", instance="i", session=(1, 1), connected=True,
+        protocol=2, version="1", board="b1", instance="i", session=(1, 1), connected=True,
         settled=True, since=1.0, clients=(0, 1), host=text, problem=text,
         telemetry=Telemetry(celsius=250.0, throttled=True, why=text[:200]),
     )  # fmt: skip
@@ -89,7 +89,7 @@ def shown_by_rich(text: str) -> list[str]:
     return re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_no_text_breaks_colours_or_controls_the_screen(text: str) -> None:
     reported = hostile_facts(text)
     for at in range(3, len(reported) + 1, 3):
@@ -107,7 +107,7 @@ def test_no_text_breaks_colours_or_controls_the_screen(text: str) -> None:
 
 
 @pytest.mark.parametrize("style", ["plain", "quiet", "json"])
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_a_fact_is_one_line_whatever_is_in_it(
     style: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,7 +125,7 @@ def test_a_fact_is_one_line_whatever_is_in_it(
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_status_and_what_a_sweep_writes_are_as_safe(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,7 +135,7 @@ def test_status_and_what_a_sweep_writes_are_as_safe(
     assert controls("".join(capsys.readouterr().out.splitlines())) == set()
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@with_every_text
 def test_bars_of_a_dataset_of_any_name(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     print_bars(text, np.array([[1, 2], [3, 0]]), ["3", "3"], text)
     assert controls("".join(capsys.readouterr().out.split("\n"))) == set()
@@ -243,15 +243,15 @@ def test_messages_of_many_runs_and_rounds_and_strangers_are_not_all_kept() -> No
         )
     assert len(listener._current) <= 5
     assert RUN in listener._current
-    count = {"G": Count(correct=1, total=2)}
+    count = {"G": counted(1, 2)}
     for client in range(2, 50):
-        stranger = ClientMetrics(run=RUN, round=1, client=client, counts=count)  # type: ignore[arg-type]
+        stranger = ClientMetrics(run=RUN, round=1, client=client, own=count)  # type: ignore[arg-type]
         assert listener.receive(stranger, 1.0) == []
     view = View()
     for first in range(0, MOST_ROUNDS + 640, 64):
         lines = tuple(
             RoundLine(round=n, seconds=1e9, bytes_up=2**53, bytes_down=2**53, updates=10**9,
-                      train_loss=1e30, accuracy_global=1.0)
+                      train_loss=1e30, main_global=1.0)
             for n in range(first, first + 64)
         )  # fmt: skip
         for fact in listener.receive(coordinator(history=lines), 1.0):
@@ -273,6 +273,6 @@ def test_messages_of_many_runs_and_rounds_and_strangers_are_not_all_kept() -> No
     ],
 )
 def test_an_experiment_that_is_none_is_not_shown(experiment: bytes) -> None:
-    detail = TrainDetail(protocol=1, version="1", run=RUN, experiment=msgspec.Raw(experiment))
+    detail = TrainDetail(protocol=2, version="1", run=RUN, experiment=msgspec.Raw(experiment))
     with pytest.raises(ProtocolError):
         Listener().receive(detail, 1.0)

@@ -13,7 +13,6 @@ from common.wire.messages import (
     COORDINATOR,
     ClientMetrics,
     Connected,
-    Count,
     CurrentRound,
     Info,
     Message,
@@ -26,15 +25,16 @@ from common.wire.messages import (
 from fl_server.coordinator.history import History, thinned
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
-from fl_server.watch.facts.lines import MetricsLine, TrainingLine
-from fl_server.watch.facts.making import SILENCE_SECONDS, kind_of
+from fl_server.watch.facts.lines import TrainingLine, parse_line
+from fl_server.watch.facts.making import SILENCE_SECONDS, evaluated, kind_of
 from fl_server.watch.listener import Listener
 from fl_server.watch.view import View
 from fl_server.watch.web.sections import change, model, sections, whole
+from tests.some_sums import counted
 
 RUN = "demo-1.00c0ffee"
 DETAIL = TrainDetail(
-    protocol=1, version="1", run=RUN, experiment=msgspec.Raw(msgspec.json.encode(Experiment()))
+    protocol=2, version="1", run=RUN, experiment=msgspec.Raw(msgspec.json.encode(Experiment()))
 )
 
 
@@ -42,7 +42,7 @@ def claim(board: str = "b1", *clients: int, session: tuple[int, int] = (1, 1), *
           ) -> Connected:  # fmt: skip
     fields = {"connected": True, "settled": True, "since": 5.0, "host": "h", **more}
     return Connected(
-        protocol=1, version="1", board=board, instance=f"i-{board}", session=session,
+        protocol=2, version="1", board=board, instance=f"i-{board}", session=session,
         clients=clients, **fields,
     )  # fmt: skip
 
@@ -73,9 +73,9 @@ def text_of(fact: Fact) -> str:
     return fact.text
 
 
-LINE = RoundLine(round=3, accuracy_global=0.5, train_loss=1.0, seconds=2.0, bytes_up=10,
+LINE = RoundLine(round=3, main_global=0.5, train_loss=1.0, seconds=2.0, bytes_up=10,
                  bytes_down=5, updates=2)  # fmt: skip
-COUNTS = ClientMetrics(run=RUN, round=1, client=0, counts={"G": Count(correct=1, total=2)})
+COUNTS = ClientMetrics(run=RUN, round=1, client=0, own={"G": counted(1, 2)})
 STORED: list[Message] = [
     DETAIL,
     coordinator(history=(LINE,)),
@@ -104,7 +104,7 @@ def test_who_joins_in_the_middle_sees_the_run_at_once_whatever_comes_first(
     assert view.boards["b1"].telemetry == Telemetry(celsius=51.0)
     assert view.last is not None
     assert view.last.seconds == 2.0
-    assert view.lines[-1].accuracy_global == 0.5
+    assert view.lines[-1].tests == {"accuracy_global": 0.5}
     assert view.going_on
     assert view.started == 5.0
 
@@ -217,7 +217,7 @@ def messages() -> st.SearchStrategy[Message]:
                   st.sampled_from(["missing", "reset", "training", "trained", "testing",
                                    "failed"])),
         st.builds(lambda n, c: ClientMetrics(run=RUN, round=n, client=c,
-                                             counts={"G": Count(correct=1, total=2)}),
+                                             own={"G": counted(1, 2)}),
                   number, client),
         st.just(TrainEnd(run=RUN, reason="finished")),
     )  # fmt: skip
@@ -247,10 +247,12 @@ def test_any_stream_of_messages_gives_a_view_and_changes_that_add_up_to_it(
 
 
 def test_a_history_has_every_round_until_there_are_many_and_then_the_newest_and_some() -> None:
-    history = History([MetricsLine(0, accuracy_global=0.1), TrainingLine(1, seconds=2.0)])
-    history.observe(facts.Evaluated(round=1, accuracy_global=0.2, seconds=2.0))
+    history = History(
+        [parse_line({"round": 0, "accuracy_global": 0.1}), TrainingLine(1, seconds=2.0)]
+    )
+    history.observe(evaluated({"round": 1, "accuracy_global": 0.2, "seconds": 2.0}))
     history.observe(facts.Lost("no line"))
-    assert [(line.round, line.accuracy_global) for line in history.lines] == [
+    assert [(line.round, line.main_global) for line in history.lines] == [
         (0, 0.1),
         (1, 0.2),
     ]

@@ -20,6 +20,7 @@ from common.wire.messages import Telemetry
 from fl_server.watch import facts
 from fl_server.watch.displays import Lines, Screen, describe, json_line, warning_line
 from fl_server.watch.facts import Fact
+from fl_server.watch.facts.making import evaluated
 from fl_server.watch.screen import draw, results_table
 from fl_server.watch.view import View
 from fl_server.watch.web.audience import Audience
@@ -42,7 +43,7 @@ FACTS: list[Fact] = [
     UPDATE,
     facts.Tested(2, 1, time=6.0),
 ]
-LINE = facts.Evaluated(round=0, accuracy_global=0.1, accuracy_l1=0.1, time=9.0)
+LINE = evaluated({"round": 0, "accuracy_global": 0.1, "accuracy_l1": 0.1, "time": 9.0})
 CLOSED = facts.RoundClosed(
     round=1,
     updates=2,
@@ -124,7 +125,7 @@ def test_lines_describe_the_same() -> None:
 
 
 def test_the_table_at_the_end_has_the_last_round_even_when_thinned() -> None:
-    lines = [replace(LINE, round=at, accuracy_global=at / 100) for at in range(101)]
+    lines = [evaluated({"round": at, "accuracy_global": at / 100}) for at in range(101)]
     console = Console(file=StringIO(), width=110)
     console.print(results_table(view_of(*FACTS, *lines)))
     output = console.file

@@ -19,10 +19,10 @@ function el(name, text, className) {
 
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-function linearTicks(high) {
-  const raw = high / 4, power = 10 ** Math.floor(Math.log10(raw)), step = power * ([1, 2, 2.5, 5].find(k => k * power >= raw) || 10);
+function linearTicks(low, high) {
+  const raw = (high - low) / 4, power = 10 ** Math.floor(Math.log10(raw)), step = power * ([1, 2, 2.5, 5].find(k => k * power >= raw) || 10);
   const ticks = [];
-  for (let at = 0; at < high + step * 0.999; at += step) ticks.push(at);
+  for (let at = step * Math.floor(low / step); at < high + step * 0.999; at += step) ticks.push(at);
   return ticks;
 }
 
@@ -48,7 +48,8 @@ class Chart {
     Object.assign(this, chart);
     this.figure = figure;
     this.caption = el("figcaption");
-    this.caption.append(el("strong", this.title));
+    this.name = el("strong", this.title);
+    this.caption.append(this.name);
     for (const one of this.series) {
       const label = el("span"), mark = el("i");
       mark.style.borderColor = `var(--${one.colour})`;
@@ -64,6 +65,12 @@ class Chart {
     this.svg.addEventListener("pointerleave", () => { tip(null); this.cross?.remove(); });
   }
 
+  rename(title, format, top) {
+    [this.title, this.format, this.top] = [title, format, top];
+    if (this.name.textContent !== title) this.name.textContent = title;
+    this.svg.setAttribute("aria-label", title);
+  }
+
   draw(lines) {
     this.lines = lines;
     const width = this.figure.clientWidth, height = 172;
@@ -73,8 +80,8 @@ class Chart {
     const all = known.flatMap(line => this.series.map(s => line[s.key]).filter(v => v !== undefined && (!this.log || v > 0)));
     this.svg.replaceChildren();
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    const high = this.top || Math.max(...all, this.log ? 1 : 0.001), low = this.log ? Math.min(...all, high) : 0;
-    const ticks = !all.length ? [] : this.log ? logTicks(low, high) : linearTicks(high);
+    const high = this.top || Math.max(...all, this.log ? 1 : 0.001), low = this.log ? Math.min(...all, high) : Math.min(0, ...all);
+    const ticks = !all.length ? [] : this.log ? logTicks(low, high) : linearTicks(low, high);
     const scale = this.log ? Math.log10 : v => v;
     const from = scale(ticks[0] ?? 1), to = scale(ticks[ticks.length - 1] ?? 10);
     const y = v => top + (height - top - bottom) * (1 - (scale(v) - from) / (to - from || 1));

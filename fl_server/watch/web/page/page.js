@@ -21,6 +21,7 @@ function span(v) {
 }
 const ago = v => v < 90 ? `${Math.max(0, Math.round(v))} s ago` : v < 5400 ? `${Math.round(v / 60)} min ago` : `${Math.round(v / 3600)} h ago`;
 const now = () => Date.now() / 1000 + offset;
+const words = name => name[0].toUpperCase() + name.slice(1);
 const natural = (a, b) => a.localeCompare(b, "en", {numeric: true});
 const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 const of = prefix => [...sections.keys()].filter(key => key.startsWith(prefix));
@@ -65,12 +66,13 @@ function link(state) {
 // drawing
 
 const charts = [
-  new Chart($("c-accuracy"), {title: "Accuracy", format: percent, top: 1, empty: "known when the first model is tested", series: [
-    {key: "accuracy_global", label: "global", colour: "blue"},
-    {key: "accuracy_l1", label: "personal", colour: "orange", dash: "7 7"},
-    {key: "accuracy_l2", label: "after own training", colour: "green", dash: "3 3"}]}),
-  new Chart($("c-loss"), {title: "Training loss", format: number, empty: "known after the first round",
-    series: [{key: "train_loss", label: "mean of the clients", colour: "purple"}]}),
+  new Chart($("c-main"), {title: "Accuracy", format: percent, top: 1, empty: "known when the first model is tested", series: [
+    {key: "main_global", label: "global", colour: "blue"},
+    {key: "main_l1", label: "personal", colour: "orange", dash: "7 7"},
+    {key: "main_l2", label: "after own training", colour: "green", dash: "3 3"}]}),
+  new Chart($("c-loss"), {title: "Loss", format: number, empty: "known after the first round", series: [
+    {key: "train_loss", label: "training, mean of the clients", colour: "purple"},
+    {key: "loss_global", label: "test, global", colour: "blue", dash: "5 4"}]}),
   new Chart($("c-bytes"), {title: "Bytes per round", format: bytes, log: true, empty: "known after the first round", series: [
     {key: "bytes_up", label: "up", colour: "blue"}, {key: "bytes_down", label: "down", colour: "orange", dash: "5 4"}]}),
   new Chart($("c-seconds"), {title: "Seconds per round", format: seconds, log: true, empty: "known after the first round",
@@ -83,7 +85,7 @@ function draw() {
   const changed = prefix => [...stale].some(key => key.startsWith(prefix));
   if (changed("run") || changed("now")) drawHead();
   if (changed("run")) drawExperiment();
-  if (changed("line:")) drawLines();
+  if (changed("line:") || changed("run")) drawLines();
   if (changed("note:")) drawLog();
   if (changed("board:") || changed("now")) drawFleet();
   if (changed("lane:") || changed("marks") || changed("board:")) drawTimeline();
@@ -128,14 +130,19 @@ function drawClock() {
 
 function drawLines() {
   const lines = of("line:").map(key => ({round: Number(key.slice(5)), ...sections.get(key)})).sort((a, b) => a.round - b.round);
+  const main = (sections.get("run") || {}).main || {name: "accuracy", lower: false, share: true}, show = main.share ? percent : number;
+  charts[0].rename(words(main.name), show, main.share ? 1 : undefined);
+  put($("t-global-name"), `Global ${main.name}`);
+  put($("t-personal-name"), `Personal ${main.name}`);
   for (const chart of charts) chart.draw(lines);
-  const tested = lines.filter(line => line.accuracy_global !== undefined || line.accuracy_l1 !== undefined), last = tested[tested.length - 1] || {};
+  const tested = lines.filter(line => line.main_global !== undefined || line.main_l1 !== undefined), last = tested[tested.length - 1] || {};
   const trained = lines.filter(line => line.seconds !== undefined), done = trained[trained.length - 1] || {};
-  put($("t-global"), percent(last.accuracy_global, true));
-  const best = Math.max(...tested.map(line => line.accuracy_global ?? 0));
-  put($("t-global-more"), tested.length ? `best ${percent(best, true)}` : "not tested yet");
-  put($("t-personal"), percent(last.accuracy_l2 ?? last.accuracy_l1, true));
-  put($("t-personal-more"), last.accuracy_l1 === undefined ? "after own training" : `${percent(last.accuracy_l1, true)} before training`);
+  put($("t-global"), show(last.main_global, true));
+  const values = tested.map(line => line.main_global).filter(value => value !== undefined);
+  const best = values.length ? (main.lower ? Math.min : Math.max)(...values) : undefined;
+  put($("t-global-more"), tested.length ? `best ${show(best, true)}` : "not tested yet");
+  put($("t-personal"), show(last.main_l2 ?? last.main_l1, true));
+  put($("t-personal-more"), last.main_l1 === undefined ? "after own training" : `${show(last.main_l1, true)} before training`);
   put($("t-loss"), number(done.train_loss));
   put($("t-loss-more"), done.updates === undefined ? "mean of the round" : `mean of ${done.updates} updates`);
   put($("t-seconds"), seconds(done.seconds, true));

@@ -10,9 +10,9 @@ from common.config import DataSection
 from common.data.local_shards import data_of, make_local_shard
 from common.data.own.load import with_statistics
 from common.data.own.statistics import moments_of
+from common.data.reported import LocalData, check_data, pooled_statistics, read_data_file
 from common.errors import ProtocolError
 from common.wire.messages import ClientData
-from fl_server.run.local_data import LocalData, check_data, pooled_statistics, read_data_file
 from tests.common.data.own.test_local import GOOD, ROWS, experiment, put
 
 

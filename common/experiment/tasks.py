@@ -1,0 +1,55 @@
+"""The task of an experiment, and the functions that measure it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.config import Experiment
+from common.config.task import AUTO
+from common.data.dataset import info_of
+from common.errors import ConfigError
+from common.plugins import find_function
+from common.tasks.task import Task, make_task, name_of, resolved, tells_classes
+
+if TYPE_CHECKING:
+    from common.learning.evaluation import Measure, OwnMetric
+
+
+def task_of(experiment: Experiment) -> Task:
+    """What an experiment's models learn, and how they are measured."""
+    section, info = experiment.task, info_of(experiment.data)
+    if section.kind == AUTO:  # an experiment that was not read from a file
+        section = resolved(section, info.kind)
+    return make_task(section, info.classes)
+
+
+def check_task(experiment: Experiment) -> None:
+    """ConfigError if the task asks for what may not be told, or cannot be found."""
+    data = experiment.data
+    if data.partition == "local" and tells_classes(experiment.task) and not data.report_classes:
+        raise ConfigError(
+            "task.metrics asks for sums that tell how many test samples of each class a client "
+            "has; with data.partition = 'local' set data.report_classes = true, too, or leave "
+            "out macro_f1, class_accuracy and confusion"
+        )
+    if ":" in experiment.task.loss:
+        find_function("task.loss", experiment.task.loss)
+    _own_metrics(experiment)
+
+
+def _own_metrics(experiment: Experiment) -> dict[str, OwnMetric]:
+    return {
+        name_of(metric): find_function("task.metrics", metric)
+        for metric in experiment.task.metrics
+        if ":" in metric
+    }
+
+
+def measure_of(experiment: Experiment) -> Measure:
+    """How an experiment's models are measured, with the functions that do it."""
+    from common.learning.evaluation import Measure  # needs torch
+    from common.learning.losses import LOSSES, own_loss
+
+    task, name = task_of(experiment), experiment.task.loss
+    loss = own_loss(name, find_function("task.loss", name)) if ":" in name else None
+    return Measure(task, loss or LOSSES[task.loss], _own_metrics(experiment))
