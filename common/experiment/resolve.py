@@ -31,7 +31,7 @@ from common.data.partition import no_natural_clients
 from common.data.skews import smallest_of
 from common.errors import ConfigError, UsageError
 from common.experiment.own_data import with_moments, with_schema
-from common.experiment.tasks import check_task, task_of
+from common.experiment.tasks import check_task
 from common.ids import parse_ids, show_ids
 from common.learning.specs import ModelOptions, ModelSpec, Sample, Shape, build_spec, initial
 from common.plugins import code_folder
@@ -218,24 +218,14 @@ def checked(experiment: Experiment) -> Experiment:
     experiment = with_schema(experiment)
     name = experiment.algorithm.name
     options = complete_options(name, experiment.algorithm.options)
-    build_complete(name, options)  # builders refuse what types cannot express
+    built = build_complete(name, options)  # builders refuse what types cannot express
     _check_sections(experiment)
     experiment = with_moments(experiment)
     task = resolved(experiment.task, info_of(experiment.data).kind)
     algorithm = AlgorithmSection(name=name, options=options)
     found = msgspec.structs.replace(experiment, algorithm=algorithm, task=task)
-    _check_task(found)
+    check_task(found, built)
     return found
-
-
-def _check_task(experiment: Experiment) -> None:
-    task, algorithm = task_of(experiment), algorithm_of(experiment)
-    if task.kind not in algorithm.tasks:
-        raise ConfigError(
-            f"algorithm.name is {experiment.algorithm.name!r}, which needs samples of one "
-            f"class each, but task.kind is {task.kind!r}"
-        )
-    check_task(experiment)
 
 
 def _check_model(experiment: Experiment) -> None:

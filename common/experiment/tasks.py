@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from common.algorithms.base import Algorithm
 from common.config import Experiment
-from common.config.task import AUTO
+from common.config.task import AUTO, OF_ONE_CLASS
 from common.data.dataset import info_of
 from common.errors import ConfigError
 from common.plugins import find_function
@@ -23,9 +24,15 @@ def task_of(experiment: Experiment) -> Task:
     return make_task(section, info.classes)
 
 
-def check_task(experiment: Experiment) -> None:
-    """ConfigError if the task asks for what may not be told, or cannot be found."""
-    data = experiment.data
+def check_task(experiment: Experiment, algorithm: Algorithm) -> None:
+    """ConfigError if the task is none for the algorithm, or asks for what is not there."""
+    task, data = task_of(experiment), experiment.data
+    needs_classes = algorithm.rebalance is not None and task.kind not in OF_ONE_CLASS
+    if needs_classes or task.kind not in algorithm.tasks:
+        raise ConfigError(
+            f"algorithm.name is {experiment.algorithm.name!r}, which needs samples of one "
+            f"class each, but task.kind is {task.kind!r}"
+        )
     if data.partition == "local" and tells_classes(experiment.task) and not data.report_classes:
         raise ConfigError(
             "task.metrics asks for sums that tell how many test samples of each class a client "

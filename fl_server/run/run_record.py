@@ -10,7 +10,7 @@ import msgspec
 from common.errors import StoreError
 from common.wire.messages import Ids, Natural, Text, Wire
 
-FORMAT = 2
+FORMAT = 3
 
 
 class RunRecord(Wire, frozen=True, kw_only=True):

@@ -9,9 +9,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from common.config import Experiment
+from common.data.dataset import info_of
 from common.errors import FedbedError, StoreError
 from common.experiment.file import load_experiment
 from common.experiment.tasks import task_of
+from common.tasks.task import resolved
 from fl_server.reports.run_data import RunData
 from fl_server.reports.runs import read_run
 from fl_server.run.journal import read_records
@@ -38,11 +40,15 @@ def is_same(one: Experiment, other: Experiment) -> bool:
 
 
 def without_name(experiment: Experiment) -> Experiment:
-    """An experiment without what it is called, and without the folder that it starts from."""
+    """An experiment without what it is called, and without the folder that it starts from.
+
+    Runs from before there were tasks have none in their files.
+    """
     plain = msgspec.structs.replace(experiment.experiment, name="any")
     start = "/".join(Path(experiment.model.init_weights).parts[-2:])
     model = msgspec.structs.replace(experiment.model, init_weights=start)
-    return msgspec.structs.replace(experiment, experiment=plain, model=model)
+    task = resolved(experiment.task, info_of(experiment.data).kind)
+    return msgspec.structs.replace(experiment, experiment=plain, model=model, task=task)
 
 
 def find_alike(run: StudyRun, runs: Path) -> Path | None:

@@ -84,7 +84,7 @@ def test_a_report_is_one_page_that_needs_nothing_else(swept: Path) -> None:
     page = (swept / "report" / "index.html").read_text()
     assert not re.search(r"https?:|src=|@import|url\((?!#)", page)
     assert "fedavg" in page
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 5
     wanted = {"results.csv", "results.md", "results.tex", "accuracy.png", "accuracy.svg"}
     assert wanted <= {path.name for path in (swept / "report").iterdir()}
     assert len(list((swept / "runs").glob("*/tensorboard/events.out.tfevents.*"))) == 4
@@ -119,7 +119,8 @@ def test_a_run_that_fails_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(text)
     done = server(tmp_path, "sweep", "tiny.toml", "--plain", "--simulate")
     assert done.returncode == 1
-    assert "tiny-broken_builder-s1: RuntimeError: out of ideas" in done.stderr
+    assert "tiny-broken_builder-s1: server_update of" in done.stderr
+    assert "RuntimeError: out of ideas (broken.py:4)" in done.stderr
     assert "1 of 2 runs failed" in done.stderr
     assert (tmp_path / "runs" / "tiny-fedper-s1" / "model.safetensors").exists()
 

@@ -23,6 +23,7 @@ from common.config import (
     ExperimentSection,
     ModelSection,
     SelectionSection,
+    TaskSection,
     TrainingSection,
 )
 from common.errors import ConfigError
@@ -33,6 +34,7 @@ from common.experiment.file import (
     parse_experiment,
     write_text,
 )
+from common.tasks.task import resolved
 from common.wire.messages import Stage
 
 if sys.version_info >= (3, 11):
@@ -83,8 +85,8 @@ def test_what_stands_in_the_file_counts(tmp_path: Path) -> None:
 
 
 SECTIONS = (
-    "expected one of experiment, algorithm, model, data, training, selection, aggregation, "
-    "evaluation, communication, central"
+    "expected one of experiment, algorithm, model, data, task, training, selection, "
+    "aggregation, evaluation, communication, central"
 )
 
 WRONG = [
@@ -439,6 +441,7 @@ def experiments(draw: st.DrawFn) -> Experiment:
             train_ratio=draw(positive(below=1)),
             stratify=draw(st.booleans()),
         ),
+        task=resolved(TaskSection(), "classification"),
         training=TrainingSection(
             epochs=draw(st.integers(1, 10**6)),
             batch_size=draw(st.integers(1, 10**6)),

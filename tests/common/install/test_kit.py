@@ -8,6 +8,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from common.install.kit import ARCHIVE, FILES, NAME, write_kit
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,6 +38,7 @@ def test_the_same_code_makes_the_same_bytes(tmp_path: Path) -> None:
     assert write_kit(tmp_path).read_bytes() == first
 
 
+@pytest.mark.slow
 def test_pip_installs_its_wheel_and_the_programs_start(tmp_path: Path) -> None:
     (wheel,) = unpacked(tmp_path).glob("*.whl")
     target = tmp_path / "there"
