@@ -31,7 +31,7 @@ from tests.e2e.rig import eventually
 
 PROJECT = Path(__file__).resolve().parents[2]
 PYTHON = "3.11"  # of Debian 12
-MINUTES = 10.0  # for one run: each training takes many times longer than on the board
+MINUTES = 20.0  # for one run: each training takes many times longer than on the board
 ROUNDS, KILLED_IN = 4, 2
 EXPERIMENT = f"""
 [experiment]

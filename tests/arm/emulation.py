@@ -66,6 +66,7 @@ class Emulation:
         call("mount", "-t", "overlay", "overlay", "-o", layers, self.root)
         call("mount", "-t", "proc", "proc", self.root / "proc")
         call("mount", "--bind", "/dev", self.root / "dev")
+        call("mount", "-t", "sysfs", "-o", "ro", "sysfs", self.root / "sys")
         call("mount", "-t", "tmpfs", "tmpfs", self.root / "tmp")
         self.become(self.cpu)
         return self
