@@ -22,17 +22,19 @@ class Uploads:
         self._aggregator = conductor.aggregator
         self._refusals = refusals
         self._assemblies: dict[int, Assembly] = {}
+        self._stored: set[tuple[int, int]] = set()  # the machine may not know of it yet
 
     def forget(self) -> None:
         """The round is closed."""
         self._assemblies.clear()
+        self._stored.clear()
 
     def take(self, topic: str, chunk: Chunk, now: float) -> Event | None:
         """One part of an update, or of something that claims to be one; what it means."""
         header = chunk.header
         client = header.client if header.client is not None else -1
         self._aggregator.tally.bytes_up += len(chunk.body)
-        if not rounds.wants(
+        if (header.round, client) in self._stored or not rounds.wants(
             self._conductor.policy,
             self._conductor.state,
             run=header.run,
@@ -93,4 +95,5 @@ class Uploads:
             return Rejected(client, round_number, str(error), now)
         fact = facts.Update(client=client, round=round_number, bytes=len(blob))
         self._conductor.report(fact)
+        self._stored.add((round_number, client))
         return Stored(client, round_number, now)

@@ -68,7 +68,7 @@ def test_a_coordinator_of_another_protocol_is_refused_by_the_board(rig: Rig) -> 
     detail = {"protocol": 99, "version": "9.9", "run": "x", "experiment": {}}
     ear.say("fl/client/train_detail", json.dumps(detail).encode(), retain=True)
     said = eventually(lambda: [m for m in ear.messages("connected/b1") if m["problem"]], "why")
-    assert "speaks protocol 99 (fedbed 9.9), this side speaks 1" in said[0]["problem"]
+    assert "speaks protocol 99 (fedbed 9.9), this side speaks 2" in said[0]["problem"]
 
 
 def test_garbage_on_every_topic_is_counted_and_changes_nothing(rig: Rig) -> None:

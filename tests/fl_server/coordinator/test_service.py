@@ -145,6 +145,29 @@ def test_what_belongs_to_others_is_never_applied(stage: Stage, undisturbed: str)
     assert stage.play(coordinator, disturb) == undisturbed
 
 
+def test_an_update_that_came_twice_while_nobody_coordinated_is_stored_once(
+    stage: Stage, undisturbed: str
+) -> None:
+    """Both are in the queue of the new coordinator, before it may decide anything."""
+    first, link = stage.coordinator()
+    while not stage.of(facts.RoundOpened):
+        for board in stage.boards:
+            board.step()
+        stage.broker.pass_time(0.05)
+        first.advance()
+    update = update_of(stage.store.run, 1, 2, coordinator_model(first))
+    link.kill()
+    for _ in range(2):
+        for chunk in cut(update, run=stage.store.run, round_number=1, client=2):
+            topic = f"fl/server/receive_weights/{chunk.header.client}"
+            stage.broker.publish(Packet(topic, encode_chunk(chunk), retain=False))
+    assert stage.play(stage.coordinator()[0]) == undisturbed
+    stored = [fact for fact in stage.of(facts.Update) if isinstance(fact, facts.Update)]
+    assert sorted((fact.round, fact.client) for fact in stored) == [
+        (at, client) for at in (1, 2) for client in range(4)
+    ]
+
+
 def coordinator_model(coordinator: Coordinator) -> Arrays:
     blob = coordinator.conductor.aggregator.download(1)
     return decode_tensors(blob, ModelMeta)[0]
