@@ -127,7 +127,7 @@ def test_a_folder_of_another_format_is_refused_not_misread(store: RunStore) -> N
     path = store.folder / "run.json"
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "format": 99, "new": "field"}))
-    with pytest.raises(StoreError, match="has run format 99, this fedbed reads 2"):
+    with pytest.raises(StoreError, match="has run format 99, this fedbed reads 3"):
         RunStore(store.folder)
 
 
