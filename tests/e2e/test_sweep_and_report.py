@@ -119,7 +119,7 @@ def test_a_run_that_fails_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(text)
     done = server(tmp_path, "sweep", "tiny.toml", "--plain", "--simulate")
     assert done.returncode == 1
-    assert "tiny-broken_builder-s1: server_update of" in done.stderr
+    assert "failed: tiny-broken_builder-s1: fail of fedavg" in done.stderr
     assert "RuntimeError: out of ideas (broken.py:4)" in done.stderr
     assert "1 of 2 runs failed" in done.stderr
     assert (tmp_path / "runs" / "tiny-fedper-s1" / "model.safetensors").exists()
