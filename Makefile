@@ -8,7 +8,7 @@ demo: setup-demo  ## a federation of four boards on this machine, from nothing t
 	$(BIN)/fl-server lab examples/demo.toml --boards 4
 
 test: check  ## every check and every test
-	$(BIN)/pytest -n 3
+	$(BIN)/pytest
 
 quick: setup-test  ## the fast tests
 	$(BIN)/pytest -m "not slow"
