@@ -62,7 +62,7 @@ def test_a_board_without_room_says_so_and_goes_on_when_there_is_some(
     boards(rig, ["0-3"])
     server = rig.coordinator()
     eventually(lambda: rig.runs.exists() and "failed" in rig.kinds(), "the failure is told")
-    assert "the disk is full" in rig.log("server")
+    eventually(lambda: "the disk is full" in rig.log("server"), "and printed")
     small_disk(rig.folder / "b1", 60)
     rig.finish(server)
     assert rig.digest() == rig.simulate()
