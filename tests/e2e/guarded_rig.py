@@ -23,7 +23,8 @@ class GuardedRig(Rig):
     def daemon(self, board: str, clients: str, *more: str) -> subprocess.Popen[bytes]:
         bundle = str(self.bundle(board, clients))
         state = ("--state", str(self.folder / board))
-        return self.start(board, "fl_client", "run", "--credentials", bundle, *state, *more)
+        words = ("fl_client", "run", "--credentials", bundle, *state, *more)
+        return self.start(board, *words, files=self.shared_files())
 
     def coordinator(self, *more: str, name: str = "server") -> subprocess.Popen[bytes]:
         return self.start(

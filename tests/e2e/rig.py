@@ -10,17 +10,24 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from common.arrays import digest
+from common.experiment.file import load_experiment
+from common.worker.forking import INHERITED, ForkServer
+from fl_server.coordinator.local_clients import make_local_clients
+from fl_server.coordinator.simulate import Simulation
 from fl_server.run.journal import read_records
 from fl_server.run.model.file import read_model
+from fl_server.run.store import create_run
 
+Files: TypeAlias = tuple[int, ...]
 PATIENCE = 90.0  # generous: a loaded machine is ten times slower
 TINY = """
 [experiment]
@@ -70,19 +77,24 @@ class Ear:
 
 @dataclass
 class Rig:
-    """Processes of one test, on one broker; all end with the test."""
+    """Processes of one test, on one broker; all end with the test.
+
+    With a fork server, boards have no parent of training processes of their own, as in a lab.
+    """
 
     port: int
     folder: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     ears: list[mqtt.Client] = field(default_factory=list)
     federation: str = "fl"
+    fork_server: ForkServer | None = None
 
     @property
     def runs(self) -> Path:
         return self.folder / "runs"
 
-    def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, name: str, *arguments: str, files: Files = ()) -> subprocess.Popen[bytes]:
+        inherited = {INHERITED: str(files[0])} if files else {}
         with (self.folder / f"{name}.log").open("ab") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", *arguments],
@@ -90,7 +102,8 @@ class Rig:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                env={**os.environ, "COLUMNS": "200"},
+                env={**os.environ, "COLUMNS": "200", **inherited},
+                pass_fds=files,
             )
         self.processes.append(process)
         return process
@@ -98,10 +111,15 @@ class Rig:
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
+    def shared_files(self) -> Files:
+        """What a board needs to have its training processes from the fork server."""
+        return (self.fork_server.warm_up().fileno(),) if self.fork_server else ()
+
     def daemon(self, board: str, clients: str, *more: str) -> subprocess.Popen[bytes]:
         where = ("--broker", f"127.0.0.1:{self.port}", "--federation", self.federation)
         who = ("--board", board, "--clients", clients, "--state", str(self.folder / board))
-        return self.start(board, "fl_client", "run", *where, *who, "--workers", "1", *more)
+        words = ("fl_client", "run", *where, *who, "--workers", "1", *more)
+        return self.start(board, *words, files=self.shared_files())
 
     def write_experiment(self, text: str = TINY) -> Path:
         path = self.folder / "tiny.toml"
@@ -117,8 +135,16 @@ class Rig:
             *("--run", "r", "--runs", str(self.runs), "--plain", *more),
         )
 
-    def simulate(self, *more: str, name: str = "sim") -> str:
-        """The digest of the same experiment without a broker."""
+    def simulate(self, *settings: str, name: str = "sim") -> str:
+        """The digest of the same experiment without a broker, in this process."""
+        experiment = load_experiment(self.folder / "tiny.toml", settings)
+        store = create_run(self.runs, name, experiment)
+        clients, shards = make_local_clients(1), self.folder / "shards"
+        Simulation(store, clients=clients, shards=shards, observe=lambda _: None).run()
+        return self.digest(name)
+
+    def simulate_apart(self, *more: str, name: str = "sim") -> str:
+        """The digest of the same experiment by the command, in a process of its own."""
         process = self.start(
             name,
             "fl_server",
@@ -194,11 +220,18 @@ class Rig:
 
 def children(pid: int) -> list[int]:
     """Processes whose parent is this one."""
-    path = Path(f"/proc/{pid}/task")
     found: list[int] = []
-    for task in path.iterdir() if path.exists() else ():
-        found += map(int, (task / "children").read_text().split())
+    with suppress(FileNotFoundError, ProcessLookupError):  # it, or one of its threads, ends
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
     return found
+
+
+def command_of(pid: int) -> bytes:
+    """The words a process was started with; none when it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def family(pid: int) -> list[int]:

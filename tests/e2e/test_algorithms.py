@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from broker.process import Broker
 from common.algorithms import BUILDERS
-from common.experiment.file import load_experiment
-from fl_server.coordinator.local_clients import make_local_clients
-from fl_server.coordinator.simulate import Simulation
-from fl_server.run.store import create_run
+from common.worker.forking import ForkServer
 from tests.e2e.rig import Rig
 
 pytestmark = pytest.mark.slow
@@ -43,10 +39,12 @@ MORE = {  # what a short run would not show otherwise
 
 
 @pytest.fixture(scope="module")
-def rig(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+def rig(
+    broker: Broker, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Rig]:
     """Two boards that stay for all algorithms."""
     folder = tmp_path_factory.mktemp("algorithms")
-    rig = Rig(broker.port, folder, federation=folder.name)
+    rig = Rig(broker.port, folder, federation=folder.name, fork_server=fork_server)
     for board, clients in (("b1", "0-2"), ("b2", "3-5")):
         rig.daemon(board, clients, "--workers", "1")  # every one more starts in every run
     yield rig
@@ -58,22 +56,12 @@ def test_an_algorithm_gives_the_same_bits_over_the_wire_and_simulated(
     rig: Rig, name: str
 ) -> None:
     text = LITTLE.format(name=name).replace("[model]", MORE.get(name, "") + "[model]")
-    path = rig.write_experiment(text)
+    rig.write_experiment(text)
     rig.finish(rig.coordinator("--run", name, name=name), name)
-    simulated = simulate(rig, path, f"{name}-simulated")
-    assert rig.digest(name) == rig.digest(simulated)
+    simulated = f"{name}-simulated"
+    assert rig.digest(name) == rig.simulate(name=simulated)
     assert not {"message_dropped", "problem", "failed", "rejected"} & set(rig.kinds(name))
     wire, here = rig.metrics(name), rig.metrics(simulated)
     assert [line["round"] for line in wire] == [line["round"] for line in here] == [0, 1, 2]
     for key in ("accuracy_global", "accuracy_l1", "accuracy_l2", "train_loss", "clients"):
         assert [line.get(key) for line in wire] == [line.get(key) for line in here], key
-
-
-def simulate(rig: Rig, path: Path, name: str) -> str:
-    """The same experiment in this process; returns the name of its run."""
-    store = create_run(rig.runs, name, load_experiment(path))
-    shards = rig.folder / "shards"
-    Simulation(
-        store, clients=make_local_clients(1), shards=shards, observe=lambda _: None
-    ).run()
-    return store.folder.name

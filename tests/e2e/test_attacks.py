@@ -127,7 +127,8 @@ def test_of_two_daemons_with_one_name_whoever_is_left_may_start_again(rig: Rig) 
 
     def start(name: str) -> subprocess.Popen[bytes]:
         state = ("--state", str(rig.folder / f"state-{name}"))
-        return rig.start(name, "fl_client", "run", *where, *state)
+        words = ("fl_client", "run", *where, *state)
+        return rig.start(name, *words, files=rig.shared_files())
 
     def ready(name: str) -> int:
         return rig.log(name).count("board b1 is ready")

@@ -9,7 +9,7 @@ from tests.e2e.rig import Rig, boards, eventually, family, memory
 
 HUNDRED = """
 [experiment]
-rounds = 20
+rounds = 14
 [model]
 name = "dnn"
 [data]
@@ -23,11 +23,12 @@ SLACK = 12 * 1024 * 1024
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_hundred_clients_for_twenty_rounds_need_no_more_memory_at_the_end(
+def test_a_hundred_clients_for_many_rounds_need_no_more_memory_at_the_end(
     rig: Rig, own_broker: Broker
 ) -> None:
     rig.write_experiment(HUNDRED)
-    daemons = boards(rig, ["0-24", "25-49", "50-74", "75-99"])
+    rig.fork_server = None
+    daemons = boards(rig, ["0-49", "50-99"])
     server = rig.coordinator()
 
     def closed() -> int:
@@ -41,9 +42,9 @@ def test_a_hundred_clients_for_twenty_rounds_need_no_more_memory_at_the_end(
                 found[f"b{at + 1} worker {depth}"] = memory(worker)
         return found
 
-    eventually(lambda: closed() >= 5, "five rounds", 200)
+    eventually(lambda: closed() >= 4, "four rounds", 200)
     early = look()
-    eventually(lambda: closed() >= 19, "nineteen rounds", 300)
+    eventually(lambda: closed() >= 12, "two rounds before its end", 300)
     late = look()
     rig.finish(server)
     print({name: f"{early[name] >> 20} -> {late[name] >> 20} MB" for name in early})  # noqa: T201

@@ -11,50 +11,61 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SCRIPT = """
 seed = 3
 [[fault]]
+seconds = 0.3
 kind = "duplicate"
 round = 1
 [[fault]]
+seconds = 0.3
 kind = "corrupt"
 target = "b1"
 round = 2
 phase = "safe"
 [[fault]]
+seconds = 0.3
 kind = "kill"
 target = "broker"
 round = 3
 phase = "update"
 [[fault]]
+seconds = 0.3
 kind = "cut"
 target = "b2"
 round = 4
 [[fault]]
+seconds = 0.3
 kind = "kill"
 target = "server"
 round = 5
 phase = "safe"
 [[fault]]
+seconds = 0.3
 kind = "slow"
 target = "b1"
 round = 6
 [[fault]]
+seconds = 0.3
 kind = "wipe"
 target = "broker"
 round = 7
 phase = "open"
 [[fault]]
+seconds = 0.3
 kind = "corrupt"
 target = "server"
 round = 8
 phase = "safe"
 [[fault]]
+seconds = 0.3
 kind = "freeze"
 target = "b1"
 round = 9
 [[fault]]
+seconds = 0.3
 kind = "stop"
 target = "server"
 round = 10
 [[fault]]
+seconds = 0.3
 kind = "kill"
 target = "b2"
 round = 11
@@ -66,10 +77,10 @@ def test_one_fault_of_every_kind_changes_nothing(rig: Rig) -> None:
     (rig.folder / "faults.toml").write_text(SCRIPT)
     lab = rig.start(
         *("lab", "fl_server", "lab", "tiny.toml", "--boards", "2", "--faults", "faults.toml"),
-        *("--run", "r", "--runs", str(rig.runs), "--set", "training.epochs=4"),
+        *("--run", "r", "--runs", str(rig.runs), "--set", "training.epochs=2"),
     )
     assert lab.wait(240) == 0, rig.log("lab")
-    assert rig.digest() == rig.simulate("--set", "training.epochs=4")
+    assert rig.digest() == rig.simulate("training.epochs=2")
     done = [e for e in rig.events() if e["event"] == "fault"]
     assert {e["kind"] for e in done} == set(TARGETS)
     assert "no sign of recovery" not in rig.log("lab")

@@ -16,6 +16,7 @@ from tests.e2e.rig import eventually, family
 @pytest.mark.slow
 def test_a_guarded_run_gives_the_same_bits_and_shows_no_secret(guarded_rig: GuardedRig) -> None:
     rig = guarded_rig
+    rig.fork_server = None
     daemons = [rig.daemon("b1", "0-1"), rig.daemon("b2", "2-3")]
     server = rig.coordinator()
     eventually(lambda: (rig.runs / "r" / "events.jsonl").exists(), "the run")

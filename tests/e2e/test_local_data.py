@@ -114,7 +114,7 @@ def test_data_stays_on_its_board_whatever_dies(
     assert "136 samples to train" in rig.log("show")
     assert audit.read_text() == "begun\n" * 2, "the coordinator opened the data"
     grown.write_text(before)
-    assert rig.digest() == rig.simulate("--data", str(data))
+    assert rig.digest() == rig.simulate_apart("--data", str(data))
     # a simulation reads the data itself, which the same audit notices
     command = ("simulate", str(rig.folder / "tiny.toml"), "--data", str(data), "--run", "seen")
     seen = rig.start("seen", "audited_server", *command, "--runs", str(rig.runs), "--plain")

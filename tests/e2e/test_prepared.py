@@ -28,6 +28,7 @@ def prepared(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Path:
         ignored = shutil.ignore_patterns("fmnist_mini", "__pycache__")
         shutil.copytree(ROOT / package, tree / package, ignore=ignored)
     monkeypatch.setenv("PYTHONPATH", str(tree))
+    rig.fork_server = None  # it has the dataset
     (rig.folder / "home").write_text("a file, so that nothing can be downloaded to below it")
     monkeypatch.setenv("HOME", str(rig.folder / "home"))
     return out / str(json.loads((out / "manifest.json").read_text())["key"])
@@ -44,7 +45,7 @@ def test_a_simulation_and_a_board_need_no_dataset_when_they_have_the_shards(
     assert "fmnist-mini is not in" in rig.log("refused")
 
     shutil.copytree(prepared, rig.runs / ".shards" / prepared.name)
-    simulated = rig.simulate()
+    simulated = rig.simulate_apart()
 
     for board, clients in (("b1", (0, 1)), ("b2", (2, 3))):
         shards = rig.folder / board / "shards" / prepared.name

@@ -28,7 +28,7 @@ def test_a_study_that_was_killed_goes_on_and_ends_with_its_table(tmp_path: Path)
     )
     try:
         eventually(
-            lambda: killed.poll() is not None or read_records(second / "metrics.jsonl"),
+            lambda: killed.poll() is not None or read_records(second / "events.jsonl"),
             "the second run has begun",
         )
     finally:

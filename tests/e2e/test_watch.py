@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+from typing import Any
 
 import pytest
 
 from broker.process import Broker
-from tests.e2e.rig import TINY, Rig, boards, eventually
+from tests.e2e.rig import PATIENCE, TINY, Rig, boards, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +20,7 @@ def status(rig: Rig, *more: str) -> tuple[int, str]:
     name = f"status-{len(rig.processes)}"
     where = ("--broker", f"127.0.0.1:{rig.port}", "--federation", rig.federation)
     process = rig.start(name, "fl_server", "status", *where, *more)
-    code = process.wait(60)
+    code = process.wait(PATIENCE)
     return code, rig.log(name)
 
 
@@ -39,13 +40,13 @@ def test_who_watches_sees_all_and_is_noticed_by_nobody(rig: Rig, own_broker: Bro
     server = rig.coordinator()
     eventually(lambda: len(rig.metrics()) > 3, "some rounds")
 
-    def recalled() -> bool:
-        found = json.loads(status(rig, "--json")[1])
-        return len([key for key in found if key.startswith("line:")]) > 2
+    def recalled() -> tuple[int, dict[str, Any]] | None:
+        code, text = status(rig, "--json")
+        found = json.loads(text)
+        lines = [key for key in found if key.startswith("line:")]
+        return (code, found) if len(lines) > 2 else None
 
-    eventually(recalled, "the rounds before we looked")
-    code, text = status(rig, "--json")
-    seen = json.loads(text)
+    code, seen = eventually(recalled, "the rounds before we looked")
     assert code == 0
     assert seen["run"]["title"] == "r"
     assert seen["now"]["round"] > 1
@@ -64,8 +65,8 @@ def test_who_watches_sees_all_and_is_noticed_by_nobody(rig: Rig, own_broker: Bro
     known = len(rig.metrics())
     eventually(lambda: len(rig.metrics()) > known + 2, "the run goes on")
     watch.send_signal(signal.SIGINT)
-    assert watch.wait(30) == 0, rig.log("watch")
+    assert watch.wait(PATIENCE) == 0, rig.log("watch")
     assert not any("watch" in topic for topic in ear.topics())
     server.send_signal(signal.SIGTERM)
-    assert server.wait(60) == 130
+    assert server.wait(PATIENCE) == 130
     eventually(lambda: status(rig)[0] == 1, "nothing is going on any more")

