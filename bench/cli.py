@@ -27,6 +27,7 @@ BENCHMARKS = (
     "scale",
     "startup",
     "start",
+    "cluster",
 )
 
 

@@ -16,8 +16,7 @@ HUNGRY = TINY.replace('name = "dnn"', 'name = "mcmahan"').replace(
 def test_a_round_goes_on_without_a_client_whose_memory_ran_out_and_the_event_says_why(
     rig: Rig,
 ) -> None:
-    small_sets = HUNGRY.replace("alpha = 1.0", "alpha = 1.0\nmax_samples = 60")
-    rig.write_experiment(small_sets.replace("rounds = 2", "rounds = 1"))
+    rig.write_experiment(HUNGRY.replace("rounds = 2", "rounds = 1"))
     rig.fork_server = None
     small = rig.daemon("small", "0", "--memory", "240")
     rig.daemon("large", "1-3")

@@ -74,8 +74,8 @@ def test_all_nine_topics_carry_their_documented_retained_flags(rig: Rig) -> None
     after = rig.listen()
     after.say("fl/mark", b"{}")  # follows all that is stored
     eventually(lambda: "fl/mark" in after.topics(), "all that is stored")
-    stored = {topic for topic, _, flag, _ in after.heard if flag}
-    assert "fl/train/end" in stored
+    left = {topic for topic, _, flag, _ in after.heard if flag}
+    assert "fl/train/end" in left
     assert not any("send_weights" in topic for topic in after.topics()), "weights are cleared"
 
 
