@@ -207,7 +207,7 @@ def require_local(options: RunOptions, experiment: Experiment) -> None:
 def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> bool:
     """The run on this machine, without a broker."""
     with _at_work(options, store) as work:
-        Simulation(
+        finished = Simulation(
             store,
             clients=clients,
             shards=options.shards,
@@ -215,8 +215,9 @@ def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> boo
             record=options.start_record,
             data=options.data,
         ).run()
-        shutil.rmtree(store.folder / "clients", ignore_errors=True)
-    return _conclude(options, work, finished=True, how="")
+        if finished:
+            shutil.rmtree(store.folder / "clients", ignore_errors=True)
+    return _conclude(options, work, finished=finished, how="the same command again")
 
 
 @contextmanager

@@ -40,6 +40,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"watch.facts"},
         {"rounds"},
         {"run"},
+        {"queue"},
         {"watch", "central", "data"},
         {"coordinator", "reports", "check"},
         {"lab"},

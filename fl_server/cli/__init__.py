@@ -15,6 +15,7 @@ from common.errors import UsageError
 from common.experiment.file import load_experiment
 from common.program.cli import INTERRUPTED, Commands, version_option
 from fl_server import launch
+from fl_server.cli.control import let_go_on, pause, stop
 from fl_server.cli.data import data
 from fl_server.cli.experiment import check, init
 from fl_server.cli.options import (
@@ -45,7 +46,7 @@ from fl_server.watch.web.server import read_page_address
     cls=Commands,
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
-        *(sweep, reproduce, watch, status, replay_run),
+        *(sweep, reproduce, watch, status, replay_run, pause, stop),
     ],
 )
 @version_option()
@@ -95,23 +96,28 @@ def run(
 @click.argument("name", metavar="RUN")
 @click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
               help="How long to wait for a broker that does not answer.")  # fmt: skip
+@click.option("--stay-paused", is_flag=True,
+              help="Come back paused if the run was paused: for who restarts it.")  # fmt: skip
 @broker_options
 @web_option
 @run_options
 def resume(
     name: str,
     wait: float,
+    stay_paused: bool,
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
     web: str | None,
     options: launch.RunOptions,
 ) -> None:
-    """Go on with a run that was interrupted, killed or unplugged.
+    """Go on with a run that was paused, stopped, interrupted, killed or unplugged.
 
     \b
     Example: fl-server resume demo-3 --credentials server.toml
     """
+    if not stay_paused and let_go_on(options.runs, name):
+        return
     options = _with_page(options, web)
     store = find_run(options.runs, Path(name).name)
     reached = reach(broker, credentials, federation, "coordinator")

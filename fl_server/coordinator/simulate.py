@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,13 +27,17 @@ from fl_server.coordinator.conductor import (
     resume_state,
 )
 from fl_server.coordinator.local_clients import LocalClients
-from fl_server.rounds.state import Close, Event, Received, Rejected, Stored, Working
+from fl_server.rounds.standing import standing
+from fl_server.rounds.state import Close, Event, Finished, Received, Rejected, Stored, Working
+from fl_server.rounds.wishes import Wished
 from fl_server.run.aggregator import Aggregator
+from fl_server.run.control import WishReader
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
 from fl_server.watch.facts.making import presence
 
 BOARD = "simulation"
+LOOK_SECONDS = 0.2  # between two looks whether a paused run shall go on
 
 
 class Simulation:
@@ -55,6 +60,7 @@ class Simulation:
         self._arithmetic = arithmetic()
         self._shards = shards
         self._aggregator = Aggregator(store, self._experiment)
+        self._wishes = WishReader(store.folder)
         self._snapshots = SnapshotStore(store.folder / "clients", store.run)
         self._algorithm = algorithm_of(self._experiment)
         policy = policy_of(store.run, self._experiment)
@@ -70,6 +76,7 @@ class Simulation:
     def run(self, *, pause: Callable[[], bool] = lambda: False) -> bool:
         """Run to the end, or until `pause` is true between two rounds: then False."""
         self._conductor.report_start()
+        self._note_wish()
         try:
             prepared = self._clients.prepare(
                 Prepare(
@@ -93,12 +100,25 @@ class Simulation:
                 )
                 info = msgspec.structs.replace(info, samples=data.train, data=data)
                 self._feed(Received(info, time.monotonic()))
-            while isinstance(self._conductor.state.phase, Working) and not pause():
+            while self._wait_while_paused(pause) and not pause():
+                assert isinstance(self._conductor.state.phase, Working)
                 self._do_round(self._conductor.state.phase)
         finally:
             self._clients.release()
             self._aggregator.close()
-        return not isinstance(self._conductor.state.phase, Working)
+        return isinstance(self._conductor.state.phase, Finished)
+
+    def _wait_while_paused(self, pause: Callable[[], bool]) -> bool:
+        """Until a round is open; False if there is none any more."""
+        while standing(self._conductor.state) == "paused" and not pause():
+            threading.Event().wait(LOOK_SECONDS)
+            self._note_wish()
+        self._wishes.is_fulfilled(self._conductor.state)
+        return isinstance(self._conductor.state.phase, Working)
+
+    def _note_wish(self) -> None:
+        if (wish := self._wishes.changed()) is not None:
+            self._feed(Wished(wish, time.monotonic()))
 
     def _feed(self, event: Event) -> None:
         """There is nobody to publish to; what is left is closing rounds."""
@@ -108,6 +128,7 @@ class Simulation:
             if isinstance(action, Close):
                 seconds = self._conductor.round_seconds
                 closed = self._aggregator.close_round(action, seconds)
+                self._note_wish()  # before the next round opens
                 actions += self._conductor.finish_round(closed)
 
     def _write_downloads(self, round_number: int, selected: Sequence[int]) -> None:
@@ -170,6 +191,7 @@ class Simulation:
         return kind == "train" and self._algorithm.private is not None
 
     def _take(self, order: JobOrder, report: JobDone | EpochDone) -> None:
+        self._note_wish()
         if isinstance(report, EpochDone):
             info = self._info(order, "training")
             info = msgspec.structs.replace(info, epoch=report.epoch, epochs=report.epochs)
