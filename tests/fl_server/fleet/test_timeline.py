@@ -13,7 +13,7 @@ from tests.fl_server.fleet.fleets import MODEL, fleet_of, group, timeline_of
 
 
 def arrivals(line: Timeline, until: float = 1e6) -> list[tuple[float, str, int]]:
-    found = []
+    found: list[tuple[float, str, int]] = []
     while line.next_time() < until:
         now, happening = line.pop()
         if isinstance(happening, Arrived):
