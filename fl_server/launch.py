@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import shutil
 import time
@@ -27,6 +28,8 @@ from fl_server.coordinator.local_clients import LocalClients
 from fl_server.coordinator.sender import publish_end_again
 from fl_server.coordinator.service import Coordinator
 from fl_server.coordinator.simulate import Simulation
+from fl_server.coordinator.virtual import VirtualSimulation
+from fl_server.fleet.kinds import Fleet
 from fl_server.lab.fault_script import Script
 from fl_server.lab.faulty_lab import FaultyLab
 from fl_server.lab.lab import Lab, check_boards, keep_only_logs
@@ -57,6 +60,7 @@ class RunOptions:
     display: Callable[[str], Screen | Lines] | None = None
     web: web.PageAddress | None = None
     data: Path | None = None  # the boards' own data, in a lab or a simulation
+    fleet: Fleet | None = None  # what the boards are like, in a lab or a simulation
 
     @property
     def start_record(self) -> StartRecord | None:
@@ -205,9 +209,11 @@ def require_local(options: RunOptions, experiment: Experiment) -> None:
 
 
 def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> bool:
-    """The run on this machine, without a broker."""
+    """The run on this machine, without a broker; of a fleet, in virtual time."""
+    fleet = options.fleet
+    make = Simulation if fleet is None else functools.partial(VirtualSimulation, fleet=fleet)
     with _at_work(options, store) as work:
-        finished = Simulation(
+        finished = make(
             store,
             clients=clients,
             shards=options.shards,

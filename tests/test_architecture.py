@@ -39,6 +39,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"__init__"},
         {"watch.facts"},
         {"rounds"},
+        {"fleet"},
         {"run"},
         {"queue"},
         {"watch", "central", "data"},
@@ -89,6 +90,7 @@ MAKE_LINKS = {
     "common/wire/paho_link.py",
 }
 UNTYPED = {  # parsers, and what they hand on: everything else has a class
+    "fl_server/fleet/file.py",
     "fl_server/lab/fault_script.py",
     "fl_server/reports/reference.py",
     "fl_server/reports/runs.py",

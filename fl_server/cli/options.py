@@ -66,6 +66,12 @@ data_option = click.option(
 )  # fmt: skip
 
 
+fleet_option = click.option(
+    "--fleet", type=click.Path(path_type=Path), metavar="FILE",
+    help="Boards and networks as in this file (see docs/fleets.md).",
+)  # fmt: skip
+
+
 def run_options(function: F) -> F:
     """Where runs are kept and how they are shown; the command gets it as `options`."""
     plain = click.option("--plain", is_flag=True, help="Lines instead of the live screen.")

@@ -124,8 +124,9 @@ class State:
 
     def owner(self, client: int) -> str | None:
         """The board that simulates a client; one that is there before one that is lost."""
-        names = (name for name, board in self._present_first() if client in board.clients)
-        return next(names, None)
+        have = [name for name, board in self.boards.items() if client in board.clients]
+        there = (name for name in have if self.boards[name].lost_at is None)
+        return next(there, have[0] if have else None)
 
     def owners(self) -> dict[int, Board]:
         """The same for all registered clients at once."""

@@ -264,6 +264,7 @@ class Aggregator:
             bytes_up=self.tally.bytes_up,
             bytes_down=self.tally.bytes_down,
             energy_joules=self.tally.energy_joules,
+            idle_joules=UNSET if self.tally.idle_joules is None else self.tally.idle_joules,
             time=round(time.time(), 3),
         )
         self._meta = CheckpointMeta(
