@@ -25,7 +25,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"errors", "__init__"},
         {"ids", "rng", "texts", "arrays", "plugins"},
         {"disk", "access", "program", "code_files"},
-        {"install"},
+        {"install", "privacy"},
         {"wire"},
         {"config"},
         {"tasks"},
