@@ -34,9 +34,9 @@ from fl_server.lab.fault_script import Script
 from fl_server.lab.faulty_lab import FaultyLab
 from fl_server.lab.lab import Lab, check_boards, keep_only_logs
 from fl_server.lab.restarts import restarting_boards
+from fl_server.run.metrics.tensorboard import EventFile
 from fl_server.run.provenance import record_machine
 from fl_server.run.store import RunStore
-from fl_server.run.tensorboard import EventFile
 from fl_server.watch import facts
 from fl_server.watch.displays import Lines, Screen, Style, make_display, show_summary
 from fl_server.watch.facts.making import stamped

@@ -11,7 +11,7 @@ import click
 
 from common.program.cli import log_options, set_up_logging
 from fl_server import launch
-from fl_server.run.tensorboard import check_tensorboard
+from fl_server.run.metrics.tensorboard import check_tensorboard
 from fl_server.watch.displays import Style
 
 F = TypeVar("F", bound=Callable[..., Any])

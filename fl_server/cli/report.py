@@ -14,7 +14,7 @@ from fl_server.reports.build import tables_of, write_report
 from fl_server.reports.groups import group_runs
 from fl_server.reports.output.terminal import print_table
 from fl_server.reports.runs import check_comparable, find_folders, read_reference, read_run
-from fl_server.run.tensorboard import EventFile
+from fl_server.run.metrics.tensorboard import EventFile
 
 SHORT = ("results", "differences", "comparison", "rounds-to-global", "costs", "faults")
 

@@ -12,7 +12,7 @@ import msgspec
 
 from common.config import Experiment
 from fl_server.reports.run_data import RunData
-from fl_server.run.summary import figure, values
+from fl_server.run.metrics.summary import figure, values
 
 Which: TypeAlias = Literal["best", "last", "mean_last"]
 Settings: TypeAlias = Mapping[str, object]  # "section.key" -> value

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from common.config import Experiment
-from fl_server.run.summary import Summary
+from fl_server.run.metrics.summary import Summary
 from fl_server.watch.facts import Fact, Finished
 from fl_server.watch.facts.lines import MetricsLine
 

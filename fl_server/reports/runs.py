@@ -17,8 +17,8 @@ from common.experiment.tasks import task_of
 from fl_server.reports.reference import Reference, parse_reference
 from fl_server.reports.run_data import RunData
 from fl_server.run.journal import read_records
+from fl_server.run.metrics.summary import summarize
 from fl_server.run.store import has_run
-from fl_server.run.summary import summarize
 from fl_server.watch.facts import Fact
 from fl_server.watch.facts.lines import MetricsLine, parse_lines
 from fl_server.watch.facts.making import parse

@@ -10,7 +10,7 @@ from fl_server.reports.groups import Group, Spread, spread
 from fl_server.reports.run_data import RunData
 from fl_server.reports.significance import MEASURES, metric_of, winner, winning_note
 from fl_server.reports.timing import FAULTS, faults, mean, times_of
-from fl_server.run.summary import Reach, values
+from fl_server.run.metrics.summary import Reach, values
 
 Unit: TypeAlias = Literal[
     "text", "percent", "measure", "count", "number", "points", "bytes", "seconds", "joules"

@@ -231,10 +231,8 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Journal who is in this round, before anything of it is published.
-
-    A round that lacks updates may be opened again with more clients; its counts stay.
-    """
+    """Journal who is in this round, before it is published (again, with more, if it lacks
+    updates: its counts stay)."""
 
     round_number: int
     selected: tuple[int, ...]

@@ -17,7 +17,7 @@ from common.tasks.task import resolved
 from fl_server.reports.run_data import RunData
 from fl_server.reports.runs import read_run
 from fl_server.run.journal import read_records
-from fl_server.run.summary import summarize
+from fl_server.run.metrics.summary import summarize
 from fl_server.studies.runs import FoundRun, StudyRun
 from fl_server.watch.facts.lines import parse_line
 

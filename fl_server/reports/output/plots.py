@@ -22,7 +22,7 @@ from fl_server.reports.groups import Group
 from fl_server.reports.output.escape import for_html, for_plot
 from fl_server.reports.tables import main_column
 from fl_server.reports.timing import mean, times_of
-from fl_server.run.summary import values
+from fl_server.run.metrics.summary import values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ from fl_server.reports.output.plots import Plot, save
 from fl_server.reports.output.setting_plots import setting_plots
 from fl_server.reports.personal import personal, rounds_to_own
 from fl_server.reports.run_data import RunData
-from fl_server.run.summary import summarize
+from fl_server.run.metrics.summary import summarize
 from fl_server.watch.facts.derived import value_in
 from fl_server.watch.facts.lines import parse_line, with_tests
 from tests.fl_server.reports.test_tables import run

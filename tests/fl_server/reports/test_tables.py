@@ -23,7 +23,7 @@ from fl_server.reports.run_data import RunData
 from fl_server.reports.runs import read_reference
 from fl_server.reports.tables import Column, Table
 from fl_server.reports.timing import board_times, faults
-from fl_server.run.summary import summarize
+from fl_server.run.metrics.summary import summarize
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
 from fl_server.watch.facts.lines import MetricsLine, parse_line

@@ -17,8 +17,8 @@ from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_te
 from fl_server.rounds.state import Close, Open
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.journal import read_records
+from fl_server.run.metrics.summary import Summary
 from fl_server.run.store import RunStore, create_run
-from fl_server.run.summary import Summary
 from tests.some_sums import counted
 
 EXPERIMENT = parse_experiment({"model": {"name": "dnn"}, "data": {"clients": 4}})
