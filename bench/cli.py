@@ -25,6 +25,7 @@ BENCHMARKS = (
     "memory",
     "bytes",
     "scale",
+    "virtual",
     "startup",
     "start",
     "cluster",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import shutil
 import time
@@ -27,13 +28,15 @@ from fl_server.coordinator.local_clients import LocalClients
 from fl_server.coordinator.sender import publish_end_again
 from fl_server.coordinator.service import Coordinator
 from fl_server.coordinator.simulate import Simulation
+from fl_server.coordinator.virtual import VirtualSimulation
+from fl_server.fleet.kinds import Fleet
 from fl_server.lab.fault_script import Script
 from fl_server.lab.faulty_lab import FaultyLab
 from fl_server.lab.lab import Lab, check_boards, keep_only_logs
 from fl_server.lab.restarts import restarting_boards
+from fl_server.run.metrics.tensorboard import EventFile
 from fl_server.run.provenance import record_machine
 from fl_server.run.store import RunStore
-from fl_server.run.tensorboard import EventFile
 from fl_server.watch import facts
 from fl_server.watch.displays import Lines, Screen, Style, make_display, show_summary
 from fl_server.watch.facts.making import stamped
@@ -57,6 +60,7 @@ class RunOptions:
     display: Callable[[str], Screen | Lines] | None = None
     web: web.PageAddress | None = None
     data: Path | None = None  # the boards' own data, in a lab or a simulation
+    fleet: Fleet | None = None  # what the boards are like, in a lab or a simulation
 
     @property
     def start_record(self) -> StartRecord | None:
@@ -205,9 +209,11 @@ def require_local(options: RunOptions, experiment: Experiment) -> None:
 
 
 def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> bool:
-    """The run on this machine, without a broker."""
+    """The run on this machine, without a broker; of a fleet, in virtual time."""
+    fleet = options.fleet
+    make = Simulation if fleet is None else functools.partial(VirtualSimulation, fleet=fleet)
     with _at_work(options, store) as work:
-        Simulation(
+        finished = make(
             store,
             clients=clients,
             shards=options.shards,
@@ -215,8 +221,9 @@ def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> boo
             record=options.start_record,
             data=options.data,
         ).run()
-        shutil.rmtree(store.folder / "clients", ignore_errors=True)
-    return _conclude(options, work, finished=True, how="")
+        if finished:
+            shutil.rmtree(store.folder / "clients", ignore_errors=True)
+    return _conclude(options, work, finished=finished, how="the same command again")
 
 
 @contextmanager

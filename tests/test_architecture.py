@@ -25,7 +25,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"errors", "__init__"},
         {"ids", "rng", "texts", "arrays", "plugins"},
         {"disk", "access", "program", "code_files"},
-        {"install"},
+        {"install", "privacy"},
         {"wire"},
         {"config"},
         {"tasks"},
@@ -39,7 +39,9 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"__init__"},
         {"watch.facts"},
         {"rounds"},
+        {"fleet"},
         {"run"},
+        {"queue"},
         {"watch", "central", "data"},
         {"coordinator", "reports", "check"},
         {"lab"},
@@ -88,6 +90,7 @@ MAKE_LINKS = {
     "common/wire/paho_link.py",
 }
 UNTYPED = {  # parsers, and what they hand on: everything else has a class
+    "fl_server/fleet/file.py",
     "fl_server/lab/fault_script.py",
     "fl_server/reports/reference.py",
     "fl_server/reports/runs.py",

@@ -30,7 +30,7 @@ from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
 from fl_server.lab.faulty_lab import read_script
 from fl_server.reports.runs import read_reference
-from fl_server.run.tally import Tally
+from fl_server.run.metrics.tally import Tally
 from fl_server.studies.catalog import find_study
 from fl_server.sweeps.grid import plan
 from fl_server.watch.facts import KEPT_KINDS, KINDS

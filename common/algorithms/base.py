@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from msgspec import Meta
@@ -33,6 +33,7 @@ from common.config.task import KINDS as KINDS
 from common.config.task import OF_ONE_CLASS as OF_ONE_CLASS
 from common.config.task import Kind as Kind
 from common.data.rebalance import Rebalance
+from common.privacy.exact import Scale
 from common.wire.messages import Stage
 
 EMPTY: Arrays = {}
@@ -69,6 +70,14 @@ class Update:
     weights: Mapping[str, float]
 
 
+@runtime_checkable
+class AddedUp(Protocol):
+    """Updates that may have been added up while they arrived."""
+
+    def mean(self) -> dict[str, Array] | None:
+        """Their mean, if it is known already."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Server:
     """What the server half may know: the round it closes, and the federation.
@@ -86,12 +95,15 @@ class Server:
     buffers: frozenset[str] = frozenset()
     aggregation: Aggregation = field(default_factory=Aggregation)
     download: Arrays = field(default_factory=dict)
+    scale: Scale | None = None  # of exact sums
 
     def mean(self, updates: Sequence[Update]) -> dict[str, Array]:
         """The weighted mean of the updates, or what the experiment uses instead."""
+        if isinstance(updates, AddedUp) and (known := updates.mean()) is not None:
+            return known
         # by index: a loop over updates would hold the last one while the next is loaded
         items = (_weighted(updates[at]) for at in range(len(updates)))
-        return combine(self.aggregation, items, self.download)
+        return combine(self.aggregation, items, self.download, self.scale)
 
 
 def _weighted(update: Update) -> tuple[Arrays, Mapping[str, float]]:
@@ -177,7 +189,8 @@ class Algorithm:
     with so many samples may have: heavier ones are rejected. `copies` names parts that are
     built like the base or the head. `splits`: it treats the model's head by itself.
     `rebalance` is which rebalanced samples the clients need. `tasks` are the kinds of tasks
-    that it can do: some need samples of one class each.
+    that it can do: some need samples of one class each. `needs_each`: the server half looks at
+    single updates, not only at `server.mean` of all and their number.
     """
 
     name: str
@@ -196,6 +209,7 @@ class Algorithm:
     rebalance: Rebalance | None = None
     tasks: tuple[Kind, ...] = KINDS
     splits: bool = False
+    needs_each: bool = False
 
     @property
     def stateful(self) -> bool:

@@ -120,6 +120,7 @@ def fedfomo(
         server_update=server_update,
         global_model=global_model,
         stages=stages,
+        needs_each=True,
     )
 
 

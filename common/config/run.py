@@ -87,12 +87,20 @@ class AggregationSection(Section, frozen=True, kw_only=True):
     """How the server makes one model of the updates, where the algorithm takes their mean."""
 
     rule: Annotated[
-        Literal["mean", "median", "trimmed-mean"],
+        Literal["mean", "median", "trimmed-mean", "krum", "multi-krum"],
         Meta(
-            description='"mean" (by weights); against hostile clients, for each '
-            'value separately and without weights: "median" or "trimmed-mean".'
+            description='"mean" (by weights); against hostile clients and without weights: for '
+            'each value separately "median" or "trimmed-mean", or the updates that are '
+            'nearest to the others: one ("krum"), or the mean of several ("multi-krum").'
         ),
     ] = "mean"
+    hostile: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description='How many updates of a round may be hostile ("krum" and "multi-krum").',
+        ),
+    ] = 1
     trim: Annotated[
         float,
         Meta(
@@ -106,9 +114,26 @@ class AggregationSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=0,
             description="If not 0: the longest distance an update may have from the model it "
-            "started from; longer ones are shortened to it.",
+            "started from; longer ones are shortened to it (norm bounding).",
         ),
     ] = 0.0
+    arithmetic: Annotated[
+        Literal["float", "exact"],
+        Meta(
+            description='How a mean is added up: in "float" (64 bits, in the order of the '
+            'clients\' ids), or "exact": as integers, the same in every order and grouping, '
+            "while updates arrive."
+        ),
+    ] = "float"
+    largest: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=1e9,
+            description="The largest value that an update may have with exact arithmetic; "
+            "the larger, the coarser.",
+        ),
+    ] = 4096.0
 
 
 class EvaluationSection(Section, frozen=True, kw_only=True):

@@ -17,8 +17,9 @@ import msgspec
 
 from common.algorithms import choices, find_builder, options_of
 from common.config import AlgorithmSection, DataSection, Experiment, Option, Schema, Section
+from common.data.own.sources import is_own
 from common.errors import ConfigError
-from common.experiment.resolve import checked
+from common.experiment.resolve import checked, own_code
 from common.plugins import use_code
 
 if sys.version_info >= (3, 11):
@@ -50,6 +51,34 @@ def load_experiment(
         return parse_experiment(table)
     except ConfigError as error:
         raise ConfigError(f"{_place(path, text, overrides, str(error))}: {error}") from error
+
+
+def parse_text(text: str, *, code: Path | None = None) -> Experiment:
+    """An experiment that came as text; without the folder of its code it may not name any."""
+    path = Path("experiment.toml")
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"the experiment is not valid TOML: {error}") from error
+    if "sweep" in table:
+        raise ConfigError("the text has a [sweep] section; submit the file: fl-server submit")
+    try:
+        experiment = _parsed(table)
+        if code is None:
+            _refuse_own(experiment)
+        else:
+            use_code(code)
+        return checked(experiment)
+    except ConfigError as error:
+        raise ConfigError(f"{_place(path, text, (), str(error))}: {error}") from error
+
+
+def _refuse_own(experiment: Experiment) -> None:
+    for place in (*own_code(experiment), *filter(is_own, [experiment.data.dataset])):
+        raise ConfigError(
+            f"the experiment has code or data of its own ({place}), which is beside its file; "
+            "submit the file: fl-server submit"
+        )
 
 
 def read_experiment(path: Path) -> Experiment:

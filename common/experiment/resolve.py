@@ -31,6 +31,7 @@ from common.data.partition import no_natural_clients
 from common.data.skews import smallest_of
 from common.errors import ConfigError, UsageError
 from common.experiment.own_data import with_moments, with_schema
+from common.experiment.sums import check_sums, scale_of
 from common.experiment.tasks import check_task
 from common.ids import parse_ids, show_ids
 from common.learning.specs import ModelOptions, ModelSpec, Sample, Shape, build_spec, initial
@@ -76,6 +77,7 @@ def server_of(
         buffers=buffers_of(experiment),
         aggregation=experiment.aggregation,
         download={} if download is None else download,
+        scale=scale_of(experiment),
     )
 
 
@@ -225,6 +227,7 @@ def checked(experiment: Experiment) -> Experiment:
     algorithm = AlgorithmSection(name=name, options=options)
     found = msgspec.structs.replace(experiment, algorithm=algorithm, task=task)
     check_task(found, built)
+    check_sums(found, len(participants_of(found)))
     return found
 
 

@@ -19,6 +19,15 @@ def training_bytes(
     return PROCESS_BYTES + MODELS * model + 2 * samples * sample + 2 * batch * passed
 
 
+def training_flops(network: nn.Module, inputs: tuple[Tensor, ...]) -> float:
+    """Operations for one sample in a training: the way back takes twice those of the way."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        network(*inputs)
+    return 3 * float(counter.get_total_flops()) / len(inputs[0])
+
+
 def _passed_on(network: nn.Module, inputs: tuple[Tensor, ...]) -> int:
     """Bytes that the layers hand to each other, which a training keeps for its way back."""
     total = 0

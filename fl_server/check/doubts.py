@@ -92,7 +92,12 @@ def _of_data(data: DataSection) -> dict[str, str]:
 
 
 def _of_aggregation(aggregation: AggregationSection) -> dict[str, str]:
-    return {"trim": "" if aggregation.rule == "trimmed-mean" else "the rule is another one"}
+    exact = aggregation.arithmetic == "exact"
+    return {
+        "trim": "" if aggregation.rule == "trimmed-mean" else "the rule is another one",
+        "hostile": "" if "krum" in aggregation.rule else "the rule is another one",
+        "largest": "" if exact else "the arithmetic is 'float'",
+    }
 
 
 def _of_evaluation(evaluation: EvaluationSection) -> dict[str, str]:

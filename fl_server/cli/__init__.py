@@ -10,11 +10,14 @@ import click
 
 from common.access.address import probe
 from common.access.credentials import reach
+from common.config import Experiment
 from common.data.dataset import find_data
 from common.errors import UsageError
 from common.experiment.file import load_experiment
+from common.experiment.resolve import participants_of
 from common.program.cli import INTERRUPTED, Commands, version_option
 from fl_server import launch
+from fl_server.cli.control import let_go_on, pause, stop
 from fl_server.cli.data import data
 from fl_server.cli.experiment import check, init
 from fl_server.cli.options import (
@@ -22,6 +25,7 @@ from fl_server.cli.options import (
     dask_option,
     data_option,
     experiment_file,
+    fleet_option,
     overrides_option,
     run_option,
     run_options,
@@ -35,9 +39,11 @@ from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
 from fl_server.coordinator.dask_clients import clients_for
+from fl_server.fleet.file import boards_of
 from fl_server.lab.faulty_lab import read_script
 from fl_server.lab.lab import share_out
 from fl_server.run.find import find_or_create, find_run
+from fl_server.run.fleet import keep_fleet, read_fleet
 from fl_server.watch.web.server import read_page_address
 
 
@@ -45,7 +51,7 @@ from fl_server.watch.web.server import read_page_address
     cls=Commands,
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
-        *(sweep, reproduce, watch, status, replay_run),
+        *(sweep, reproduce, watch, status, replay_run, pause, stop),
     ],
 )
 @version_option()
@@ -95,23 +101,28 @@ def run(
 @click.argument("name", metavar="RUN")
 @click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
               help="How long to wait for a broker that does not answer.")  # fmt: skip
+@click.option("--stay-paused", is_flag=True,
+              help="Come back paused if the run was paused: for who restarts it.")  # fmt: skip
 @broker_options
 @web_option
 @run_options
 def resume(
     name: str,
     wait: float,
+    stay_paused: bool,
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
     web: str | None,
     options: launch.RunOptions,
 ) -> None:
-    """Go on with a run that was interrupted, killed or unplugged.
+    """Go on with a run that was paused, stopped, interrupted, killed or unplugged.
 
     \b
     Example: fl-server resume demo-3 --credentials server.toml
     """
+    if not stay_paused and let_go_on(options.runs, name):
+        return
     options = _with_page(options, web)
     store = find_run(options.runs, Path(name).name)
     reached = reach(broker, credentials, federation, "coordinator")
@@ -173,6 +184,7 @@ def lab(
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Train clients side by side; the results are the same.")  # fmt: skip
 @data_option
+@fleet_option
 @dask_option
 @run_option
 @run_options
@@ -181,13 +193,17 @@ def simulate(
     overrides: tuple[str, ...],
     processes: int,
     data: Path | None,
+    fleet: Path | None,
     dask: str | None,
     name: str | None,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment without a broker; gives the same bits as over the wire.
 
+    With --fleet in virtual time: seconds, bytes and joules are those of that fleet.
+
     \b
+    Example: fl-server simulate examples/demo.toml --fleet examples/fleets/village.toml
     Example: fl-server simulate examples/demo.toml --processes 2
     Example: fl-server simulate examples/demo.toml --dask tcp://scheduler:8786
     """
@@ -197,10 +213,23 @@ def simulate(
         raise UsageError("data.partition is 'local', and data stays where it is: not by --dask")
     if dask is None:
         launch.require_data(options, experiment)
+    options = _with_fleet(options, experiment, fleet)
     with clients_for(processes, dask) as clients:
         store = find_or_create(options.runs, experiment, name)
+        if fleet is not None:
+            keep_fleet(fleet, store.folder)
         finished = launch.simulate(options, store, clients)
     _exit(finished=finished)
+
+
+def _with_fleet(
+    options: launch.RunOptions, experiment: Experiment, path: Path | None
+) -> launch.RunOptions:
+    if path is None:
+        return options
+    fleet = read_fleet(path)
+    boards_of(fleet, participants_of(experiment))  # before a run folder is made
+    return dataclasses.replace(options, fleet=fleet)
 
 
 def _with_page(options: launch.RunOptions, web: str | None) -> launch.RunOptions:

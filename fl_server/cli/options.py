@@ -11,7 +11,7 @@ import click
 
 from common.program.cli import log_options, set_up_logging
 from fl_server import launch
-from fl_server.run.tensorboard import check_tensorboard
+from fl_server.run.metrics.tensorboard import check_tensorboard
 from fl_server.watch.displays import Style
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,6 +63,12 @@ web_option = click.option(
 data_option = click.option(
     "--data", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="FOLDER",
     help="What boards would have: the data of the clients, for data.partition = \"local\".",
+)  # fmt: skip
+
+
+fleet_option = click.option(
+    "--fleet", type=click.Path(path_type=Path), metavar="FILE",
+    help="Boards and networks as in this file (see docs/fleets.md).",
 )  # fmt: skip
 
 

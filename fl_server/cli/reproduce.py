@@ -22,7 +22,7 @@ from fl_server.cli.options import (
     run_options,
     web_option,
 )
-from fl_server.reports.output.plots import check_matplotlib
+from fl_server.reports.figures.plot import check_matplotlib
 from fl_server.reports.output.terminal import print_table
 from fl_server.studies.catalog import find_study, study_names
 from fl_server.studies.costs import Measure

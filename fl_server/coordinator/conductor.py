@@ -62,8 +62,10 @@ class Conductor:
         observe: facts.Observer,
         *,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
         record: StartRecord | None = None,
     ) -> None:
+        self._wall = wall
         self.aggregator = aggregator
         self.policy = policy
         self.state = state
@@ -102,7 +104,7 @@ class Conductor:
 
     def report(self, fact: facts.Fact) -> None:
         """Write a fact to the event log, if it is of a kind that is kept, and show it."""
-        fact = stamped(fact, time.time())
+        fact = stamped(fact, self._wall())
         if is_kept(fact):
             self.aggregator.records.events.append(as_object(fact))
         self._observe(fact)

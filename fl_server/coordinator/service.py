@@ -4,11 +4,9 @@ its actions become messages and files. Decisions are in `fl_server/rounds`."""
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from common.errors import BrokerError, FedbedError
 from common.ids import brief_ids
@@ -23,12 +21,11 @@ from common.wire.link import (
     Streamed,
     Up,
 )
-from common.wire.messages import (
-    COORDINATOR,
-)
+from common.wire.messages import COORDINATOR
 from common.wire.presence import Presence, first_claim
 from common.wire.topics import server_subscriptions
 from fl_server.coordinator.arrivals import Arrivals
+from fl_server.coordinator.background import Background, in_thread
 from fl_server.coordinator.conductor import (
     Conductor,
     ForOwner,
@@ -41,6 +38,7 @@ from fl_server.coordinator.refusals import Refusals
 from fl_server.coordinator.sender import Sender
 from fl_server.coordinator.uploads import Uploads
 from fl_server.rounds import machine as rounds
+from fl_server.rounds.standing import standing
 from fl_server.rounds.state import (
     Announce,
     Close,
@@ -52,7 +50,9 @@ from fl_server.rounds.state import (
     SendWeights,
     Tick,
 )
+from fl_server.rounds.wishes import Wished
 from fl_server.run.aggregator import Aggregator, ClosedRound
+from fl_server.run.control import WishReader
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
 
@@ -61,13 +61,6 @@ WAITING_SECONDS = 10.0
 MOST_HELD = 10_000
 
 log = logging.getLogger(__name__)
-
-Background: TypeAlias = Callable[[Callable[[], None]], None]
-
-
-def in_thread(work: Callable[[], None]) -> None:
-    """Do something beside the loop."""
-    threading.Thread(target=work, daemon=True).start()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +87,7 @@ class Coordinator:
     ) -> None:
         self._federation = federation
         self._store = store
+        self._wishes = WishReader(store.folder)
         self._link = link
         self._background = background
         self._clock = clock
@@ -134,9 +128,6 @@ class Coordinator:
             federation, self.conductor, self._presence, self._refusals, self._uploads
         )
 
-    def _owner(self, client: int) -> str | None:
-        return self.conductor.state.owner(client)
-
     def stop(self) -> None:
         """Ask the coordinator to stop; may be called from a signal handler."""
         self._link.post(Interrupted())
@@ -166,6 +157,11 @@ class Coordinator:
         topics = server_subscriptions(self._federation)
         self._link.open(Session(name, topics, self._presence.will))
         self.conductor.report_start()
+        self._note_wish()  # before anything that could open a round
+
+    def _note_wish(self) -> None:
+        if (wish := self._wishes.changed()) is not None:
+            self._feed(Wished(wish, self._clock()))
 
     def advance(self) -> bool:
         """Handle the next happening and what is due; False if there is nothing left to do."""
@@ -176,7 +172,8 @@ class Coordinator:
         if now - self._ticked >= TICK_SECONDS and not self._interrupted:
             self._ticked = now
             self._tick(now)
-        return not (self._interrupted or self.finished)
+        stopped = self._wishes.is_fulfilled(self.conductor.state)
+        return not (self._interrupted or self.finished or stopped)
 
     def close(self) -> None:
         """Leave the broker and close the files; a run that has not ended can be resumed."""
@@ -195,7 +192,10 @@ class Coordinator:
         self._presence.publish_history(self._history.lines)
         self._presence.tick()
         self._begin_if_settled()
+        self._note_wish()
         self._feed(Tick(now))
+        if self._begun:
+            self._presence.publish_problem(standing(self.conductor.state))
         self._report_missing_boards(now)
         self._refusals.note_unheard(self._link.unheard())
         self._refusals.report(now)

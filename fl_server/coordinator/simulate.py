@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from common.errors import ProtocolError
 from common.experiment.resolve import algorithm_of
 from common.program.arithmetic import arithmetic
 from common.wire.messages import PROTOCOL, Connected, Info
-from common.worker.orders import EpochDone, JobDone, JobOrder, Prepare
+from common.worker.orders import EpochDone, JobDone, JobOrder, Prepare, Prepared
 from common.worker.snapshot_choice import base_snapshot, snapshots_to_keep
 from common.worker.snapshot_store import SnapshotStore
 from fl_server.coordinator.conductor import (
@@ -26,19 +27,23 @@ from fl_server.coordinator.conductor import (
     resume_state,
 )
 from fl_server.coordinator.local_clients import LocalClients
-from fl_server.rounds.state import Close, Event, Received, Rejected, Stored, Working
+from fl_server.rounds.standing import standing
+from fl_server.rounds.state import Close, Event, Finished, Received, Rejected, Stored, Working
+from fl_server.rounds.wishes import Wished
 from fl_server.run.aggregator import Aggregator
+from fl_server.run.control import WishReader
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
 from fl_server.watch.facts.making import presence
 
 BOARD = "simulation"
+LOOK_SECONDS = 0.2  # between two looks whether a paused run shall go on
 
 
 class Simulation:
     """A run whose clients are all computed here, in this process or in several."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a thing of its own
         self,
         store: RunStore,
         *,
@@ -47,7 +52,10 @@ class Simulation:
         observe: facts.Observer,
         record: StartRecord | None = None,
         data: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
+        self._clock = clock
         self._data = "" if data is None else str(data.absolute())
         self._store = store
         self._experiment = store.experiment()
@@ -55,11 +63,20 @@ class Simulation:
         self._arithmetic = arithmetic()
         self._shards = shards
         self._aggregator = Aggregator(store, self._experiment)
+        self._wishes = WishReader(store.folder)
         self._snapshots = SnapshotStore(store.folder / "clients", store.run)
         self._algorithm = algorithm_of(self._experiment)
         policy = policy_of(store.run, self._experiment)
-        state = resume_state(self._aggregator, store.next_incarnation(), time.monotonic())
-        self._conductor = Conductor(self._aggregator, policy, state, observe, record=record)
+        state = resume_state(self._aggregator, store.next_incarnation(), clock())
+        self._conductor = Conductor(
+            self._aggregator,
+            policy,
+            state,
+            observe,
+            clock=clock,
+            wall=wall,
+            record=record,
+        )
 
     def _download(self, round_number: int) -> Path:
         return self._snapshots.folder / f"download-{round_number % 2}.safetensors"
@@ -70,6 +87,7 @@ class Simulation:
     def run(self, *, pause: Callable[[], bool] = lambda: False) -> bool:
         """Run to the end, or until `pause` is true between two rounds: then False."""
         self._conductor.report_start()
+        self._note_wish()
         try:
             prepared = self._clients.prepare(
                 Prepare(
@@ -84,21 +102,42 @@ class Simulation:
                     digests=self._aggregator.code,
                 )
             )
-            here = self._presence()
-            self._conductor.report(presence(here, connected=True))
-            self._feed(Received(here, time.monotonic()))
-            for client, data in sorted(prepared.data.items()):
-                info = Info(
-                    run=self._store.run, round=0, client=client, board=BOARD, state="data"
-                )
-                info = msgspec.structs.replace(info, samples=data.train, data=data)
-                self._feed(Received(info, time.monotonic()))
-            while isinstance(self._conductor.state.phase, Working) and not pause():
+            self._connect(prepared)
+            while self._wait_while_paused(pause) and not pause():
+                assert isinstance(self._conductor.state.phase, Working)
                 self._do_round(self._conductor.state.phase)
         finally:
             self._clients.release()
             self._aggregator.close()
-        return not isinstance(self._conductor.state.phase, Working)
+        return isinstance(self._conductor.state.phase, Finished)
+
+    def _wait_while_paused(self, pause: Callable[[], bool]) -> bool:
+        """Until a round is open; False if there is none any more."""
+        while standing(self._conductor.state) == "paused" and not pause():
+            threading.Event().wait(LOOK_SECONDS)
+            self._note_wish()
+        self._wishes.is_fulfilled(self._conductor.state)
+        return isinstance(self._conductor.state.phase, Working)
+
+    def _note_wish(self) -> None:
+        if (wish := self._wishes.changed()) is not None:
+            self._feed(Wished(wish, self._clock()))
+
+    def _connect(self, prepared: Prepared) -> None:
+        """The boards are there: here it is one, with all clients."""
+        self._register(self._presence(), prepared)
+
+    def _register(self, here: Connected, prepared: Prepared) -> None:
+        """A board announces itself, and reports the data that only it has."""
+        self._conductor.report(presence(here, connected=True))
+        self._feed(Received(here, self._clock()))
+        for client, data in sorted(prepared.data.items()):
+            if client in here.clients:
+                info = Info(
+                    run=self._store.run, round=0, client=client, board=here.board, state="data"
+                )
+                info = msgspec.structs.replace(info, samples=data.train, data=data)
+                self._feed(Received(info, self._clock()))
 
     def _feed(self, event: Event) -> None:
         """There is nobody to publish to; what is left is closing rounds."""
@@ -108,12 +147,15 @@ class Simulation:
             if isinstance(action, Close):
                 seconds = self._conductor.round_seconds
                 closed = self._aggregator.close_round(action, seconds)
+                self._note_wish()  # before the next round opens
                 actions += self._conductor.finish_round(closed)
 
-    def _write_downloads(self, round_number: int, selected: Sequence[int]) -> None:
+    def _write_downloads(
+        self, round_number: int, selected: Sequence[int], boards: int = 1
+    ) -> None:
         """Put the model, and what single clients get besides, where they read it."""
         blob, tally = self._aggregator.download(round_number), self._aggregator.tally
-        tally.bytes_down += len(blob)
+        tally.bytes_down += len(blob) * boards
         write_atomic(self._download(round_number), blob)
         for client in selected:
             own = self._aggregator.private_download(round_number, client)
@@ -170,12 +212,13 @@ class Simulation:
         return kind == "train" and self._algorithm.private is not None
 
     def _take(self, order: JobOrder, report: JobDone | EpochDone) -> None:
+        self._note_wish()
         if isinstance(report, EpochDone):
             info = self._info(order, "training")
             info = msgspec.structs.replace(info, epoch=report.epoch, epochs=report.epochs)
             self._conductor.report(facts.Info(info=info))
         elif report.metrics is not None:
-            self._feed(Received(report.metrics, time.monotonic()))
+            self._feed(Received(report.metrics, self._clock()))
         else:
             info = self._info(order, "trained")
             info = msgspec.structs.replace(info, seconds=report.seconds, samples=report.samples)
@@ -193,7 +236,7 @@ class Simulation:
         )
 
     def _take_update(self, client: int, round_number: int) -> None:
-        now = time.monotonic()
+        now = self._clock()
         blob = self._snapshots.update(client, round_number)
         self._aggregator.tally.bytes_up += len(blob)
         try:

@@ -20,7 +20,7 @@ class ServerProcess:
         self._command = [
             *python_module("fl_server", "resume", run.name, "--plain"),
             *("--runs", str(run.parent), "--broker", str(address)),
-            *("--wait", "60"),
+            *("--wait", "60", "--stay-paused"),
         ]
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -14,36 +14,44 @@ from common.errors import FedbedError
 from common.experiment.tasks import task_of
 from common.tasks.task import resolved
 from fl_server.data.distribution import distribution_of
-from fl_server.reports import compare, curves, personal, tables
-from fl_server.reports.computed import computed_table
-from fl_server.reports.differences import differences_table
+from fl_server.reports import tables
+from fl_server.reports.axes import AXES
+from fl_server.reports.figures.every import figures_tex, plots_of
+from fl_server.reports.figures.parts import Counts
+from fl_server.reports.figures.plot import check_matplotlib, save
 from fl_server.reports.groups import Group, differences, settings_of
 from fl_server.reports.output.escape import for_html
 from fl_server.reports.output.html_page import Headline, Section, figure, make_page
-from fl_server.reports.output.plots import Counts, check_matplotlib, plots_of, save
 from fl_server.reports.output.render import FORMATS, show, to_html
-from fl_server.reports.output.setting_plots import setting_plots
 from fl_server.reports.reference import Reference
-from fl_server.reports.tables import Cell, Column, Table, main_column
+from fl_server.reports.tables import Cell, Column, Table, compare, curves, main_column, personal
+from fl_server.reports.tables.clients import classes_table, clients_table
+from fl_server.reports.tables.computed import computed_table
+from fl_server.reports.tables.differences import differences_table
 from fl_server.watch.words import duration
 
 
 def tables_of(groups: Sequence[Group], reference: Reference | None) -> list[Table]:
     """All tables that these runs have something for, the most wanted first."""
+    federated = [group for group in groups if not group.central]
+    if not federated:
+        return [tables.results(groups), tables.runs_table(groups)]
     found = [
         tables.results(groups),
-        differences_table(groups),
-        compare.comparison(groups, reference) if reference else None,
-        personal.personal(groups),
-        tables.rounds_to(groups, "global"),
-        tables.rounds_to(groups, "personal"),
-        personal.rounds_to_own(groups),
-        curves.curve_table(groups),
-        tables.costs(groups),
-        tables.bytes_to(groups),
-        tables.boards(groups),
-        tables.survived(groups),
-        computed_table(groups),
+        differences_table(federated),
+        compare.comparison(federated, reference) if reference else None,
+        personal.personal(federated),
+        clients_table(federated),
+        classes_table(groups),
+        tables.rounds_to(federated, "global"),
+        tables.rounds_to(federated, "personal"),
+        personal.rounds_to_own(federated),
+        curves.curve_table(federated),
+        tables.costs(federated),
+        tables.bytes_to(federated),
+        tables.boards(federated),
+        tables.survived(federated),
+        computed_table(federated),
         tables.runs_table(groups),
     ]
     return [table for table in found if table is not None]
@@ -68,8 +76,9 @@ def write_report(
         for ending, write in FORMATS.items():
             write_atomic(folder / f"{table.key}.{ending}", write(table).encode())
     with disk_errors(folder):
-        plots = [*plots_of(groups, counts), *setting_plots(groups)]
+        plots = plots_of(groups, counts)
         drawn = {plot.key: figure(save(plot, folder), plot.caption) for plot in plots}
+    write_atomic(folder / "figures.tex", figures_tex(plots).encode())
     page = make_page(
         _title(groups),
         f"{len(groups)} settings, {sum(len(g.runs) for g in groups)} runs",
@@ -111,6 +120,7 @@ def _facts(groups: Sequence[Group]) -> list[Headline]:
         best = [
             (g.figure(g.shared if name == "global" else g.personal, "best"), g.label)
             for g in groups
+            if not g.central
         ]
         known = [(found, label) for found, label in best if found is not None]
         if known:
@@ -132,10 +142,13 @@ def _sections(
 ) -> list[Section]:
     places = {
         groups[0].main: "results",
+        "loss": "results",
         "overall": "results",
+        "clients": "clients",
+        "class-accuracy": "class-accuracy",
         "heat-map": "curves",
         "below": "personal",
-        "traffic": "costs",
+        **{f"over-{axis.key}": "costs" for axis in AXES},
         "boards": "boards",
         "chances": "runs",
     }
@@ -178,7 +191,9 @@ def _settings(groups: Sequence[Group]) -> Table:
     ]
     for group, settings in zip(groups, flat, strict=True):
         rows += [
-            (group.label, key, _plain(settings[key])) for key in varying if key in settings
+            (group.label, key, _plain(settings[key]))
+            for key in varying
+            if key in settings and not (group.central and key.startswith("algorithm."))
         ]
     columns = (Column("run"), Column("setting"), Column("value"))
     return Table(

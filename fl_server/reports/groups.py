@@ -12,10 +12,11 @@ import msgspec
 
 from common.config import Experiment
 from fl_server.reports.run_data import RunData
-from fl_server.run.summary import figure, values
+from fl_server.run.metrics.summary import figure, values
 
 Which: TypeAlias = Literal["best", "last", "mean_last"]
 Settings: TypeAlias = Mapping[str, object]  # "section.key" -> value
+CENTRALIZED = "centralized"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ class Group:
     label: str
     runs: tuple[RunData, ...]
     left_out: tuple[str, ...] = ()
+
+    @property
+    def central(self) -> bool:
+        """Whether these are centralized trainings, the baseline of the others."""
+        return self.runs[0].central
 
     @property
     def main(self) -> str:
@@ -103,16 +109,16 @@ def spread(found: Sequence[float | None]) -> Spread | None:
 
 
 def group_runs(runs: Sequence[RunData]) -> list[Group]:
-    """The groups, in the order in which their first runs came.
+    """The groups, in the order in which their first runs came; centralized ones are the last.
 
     Unfinished runs are groups of their own, and a seed counts once.
     """
-    found: dict[tuple[bytes, bool], list[RunData]] = {}
-    for run in runs:
-        key = (msgspec.json.encode(_without_seed(run.experiment)), run.finished)
-        found.setdefault(key, []).append(run)
+    found: dict[tuple[bytes, bool, bool], list[RunData]] = {}
+    for run in sorted(runs, key=lambda run: run.central):
+        settings = msgspec.json.encode(_without_seed(run.experiment))
+        found.setdefault((settings, run.finished, run.central), []).append(run)
     members = [_one_per_seed(group) for group in found.values()]
-    labels = labels_of([kept[0].experiment for kept, _ in members])
+    labels = labels_of([kept[0] for kept, _ in members])
     return [
         Group(label if kept[0].finished else f"{label} (unfinished)", kept, left_out)
         for label, (kept, left_out) in zip(labels, members, strict=True)
@@ -145,14 +151,22 @@ def settings_of(experiment: Experiment) -> dict[str, object]:
     return flat
 
 
-def labels_of(experiments: Sequence[Experiment]) -> list[str]:
+def labels_of(runs: Sequence[RunData]) -> list[str]:
     """Short names: the experiment's if they differ, then the algorithm's, then what differs."""
-    names = [experiment.experiment.name for experiment in experiments]
+    names = [run.experiment.experiment.name for run in runs]
     labels = names if len(set(names)) > 1 else ["" for _ in names]
-    labels = _distinguished(labels, lambda at: experiments[at].algorithm.name)
-    flat = [settings_of(experiment) for experiment in experiments]
+    labels = _distinguished(labels, lambda at: _method(runs[at]))
+    flat = [settings_of(run.experiment) for run in runs]
     found = _distinguished(labels, lambda at: _what_differs(at, labels, flat))
-    return [label or name for label, name in zip(found, names, strict=True)]
+    found = [label or name for label, name in zip(found, names, strict=True)]
+    return [
+        f"{label} ({CENTRALIZED})" if run.central and CENTRALIZED not in label else label
+        for label, run in zip(found, runs, strict=True)
+    ]
+
+
+def _method(run: RunData) -> str:
+    return CENTRALIZED if run.central else run.experiment.algorithm.name
 
 
 def _what_differs(at: int, labels: Sequence[str], flat: Sequence[Settings]) -> str:

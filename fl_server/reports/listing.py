@@ -12,8 +12,8 @@ from common.experiment.file import load_experiment
 from common.experiment.tasks import task_of
 from fl_server.reports.runs import read_metrics, read_record
 from fl_server.run.journal import read_records
+from fl_server.run.metrics.summary import figure
 from fl_server.run.model.file import NAME, read_model
-from fl_server.run.summary import figure
 from fl_server.watch.facts.lines import MainMetric
 
 

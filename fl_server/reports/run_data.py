@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from common.config import Experiment
-from fl_server.run.summary import Summary
+from fl_server.run.metrics.summary import Summary
 from fl_server.watch.facts import Fact, Finished
 from fl_server.watch.facts.lines import MetricsLine
 
 
 @dataclass(frozen=True, slots=True)
 class RunData:
-    """One run as it stands on disk."""
+    """One run as it stands on disk.
+
+    `clients` has for each stage (`global`, `l1`, `l2`) the main metric of every client in the
+    last test. `central`: trained in one place, and its rounds are epochs.
+    """
 
     name: str
     experiment: Experiment
@@ -22,6 +26,8 @@ class RunData:
     events: tuple[Fact, ...]
     summary: Summary
     computed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by which arithmetic
+    clients: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    central: bool = False
 
     @property
     def seed(self) -> int:

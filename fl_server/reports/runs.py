@@ -14,18 +14,25 @@ import msgspec
 from common.errors import ConfigError, StoreError, UsageError
 from common.experiment.file import read_experiment, read_table
 from common.experiment.tasks import task_of
+from common.tasks.task import STAGES, Task
+from fl_server.reports.central_run import is_central, read_central
 from fl_server.reports.reference import Reference, parse_reference
 from fl_server.reports.run_data import RunData
-from fl_server.run.journal import read_records
-from fl_server.run.store import has_run
-from fl_server.run.summary import summarize
+from fl_server.run.journal import read_last, read_records
+from fl_server.run.metrics.summary import summarize
+from fl_server.run.metrics.tally import ClientSums
 from fl_server.watch.facts import Fact
 from fl_server.watch.facts.lines import MetricsLine, parse_lines
 from fl_server.watch.facts.making import parse
 
 
 def read_run(folder: Path, levels: Sequence[float] | None = None) -> RunData:
-    """A run's settings, metrics and events; `levels` of shares are in percent."""
+    """A run's settings, metrics and events; `levels` of shares are in percent.
+
+    A centralized training is one, too.
+    """
+    if is_central(folder):
+        return read_central(folder)
     record = read_record(folder)
     experiment = read_experiment(folder / "experiment.toml")
     lines = read_metrics(folder / "metrics.jsonl")
@@ -42,7 +49,30 @@ def read_run(folder: Path, levels: Sequence[float] | None = None) -> RunData:
         events=read_events(folder / "events.jsonl"),
         summary=summary,
         computed=_computed(record),
+        clients=_clients(folder / "clients.jsonl", task),
     )
+
+
+def _clients(path: Path, task: Task) -> dict[str, tuple[float, ...]]:
+    """The main metric of every client in the last test, by stage; empty if it is not known."""
+    last = read_last(path)
+    try:
+        sums = msgspec.convert((last or {}).get("clients", {}), ClientSums)
+    except msgspec.ValidationError as error:
+        raise StoreError(f"{path}: {error}") from error
+    found = {name: _of_stage(sums, stage, task) for stage, name in STAGES.items()}
+    return {name: values for name, values in found.items() if values}
+
+
+def _of_stage(sums: ClientSums, stage: str, task: Task) -> tuple[float, ...]:
+    tested = [one[stage] for one in sums.values() if one.get(stage)]
+    if not tested or not {"samples", *task.main.sums} <= tested[0].keys():
+        return ()  # sums of many numbers are not written
+    values = [
+        task.main_value((int(one["samples"]), {name: (float(n),) for name, n in one.items()}))
+        for one in tested
+    ]
+    return tuple(value for value in values if value is not None)
 
 
 def check_comparable(runs: Sequence[RunData]) -> None:
@@ -82,23 +112,6 @@ def read_reference(path: Path) -> Reference:
         return parse_reference(read_table(path, "docs/reporting.md shows how to write one")[1])
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-
-
-def find_folders(names: Sequence[str], runs: Path) -> list[Path]:
-    """Run folders by path, or by name in `runs`; without names, all that are there."""
-    if not names:
-        found = sorted(path.parent for path in runs.glob("*/run.json"))
-        if not found:
-            raise UsageError(f"no run in {runs}; name one, or their folder with --runs")
-        return found
-    return [_find(name, runs) for name in names]
-
-
-def _find(name: str, runs: Path) -> Path:
-    for folder in (Path(name), runs / name):
-        if has_run(folder.parent, folder.name):
-            return folder
-    raise UsageError(f"no run {name!r}, neither as a folder nor in {runs}")
 
 
 def _computed(record: dict[str, Any]) -> dict[str, tuple[int, ...]]:

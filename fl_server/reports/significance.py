@@ -24,11 +24,15 @@ def metric_of(group: Group, kind: Kind) -> str:
 
 
 def leader(groups: Sequence[Group], kind: Kind, which: Which) -> int | None:
-    """Which group has the best mean; None with fewer than two to compare."""
+    """Which group has the best mean; None with fewer than two to compare.
+
+    A centralized training is what to come near to: it takes no part.
+    """
     means = {
         at: found.mean
         for at, group in enumerate(groups)
-        if (found := group.figure(metric_of(group, kind), which)) is not None
+        if not group.central
+        and (found := group.figure(metric_of(group, kind), which)) is not None
     }
     if len(means) < 2:
         return None
@@ -47,7 +51,7 @@ def against_others(
     found = [
         (at, paired(ours, group.by_seed(metric_of(group, kind), which)))
         for at, group in enumerate(groups)
-        if at != first
+        if at != first and not group.central
     ]
     corrected = iter(holm([test.p for _, test in found if test is not None]))
     return [(at, test, None if test is None else next(corrected)) for at, test in found]
@@ -63,12 +67,13 @@ def winner(groups: Sequence[Group], kind: Kind, which: Which) -> int | None:
 
 def winning_note(groups: Sequence[Group]) -> str:
     """How bold numbers were chosen, or why there is none."""
-    if len(groups) < 2:
+    compared = [group for group in groups if not group.central]
+    if len(compared) < 2:
         return ""
-    shared = min(len(group.runs) for group in groups)
+    shared = min(len(group.runs) for group in compared)
     if shared < FEWEST:
         return f" No number is bold: a test needs {FEWEST} seeds of every row."
     return (
-        " Bold: better than every other row by a t-test paired by seed, two-sided, p < 0.05 "
-        "after Holm's correction; the table of differences has the numbers."
+        " Bold, or *: better than every other row by a t-test paired by seed, two-sided, "
+        "p < 0.05 after Holm's correction; the table of differences has the numbers."
     )

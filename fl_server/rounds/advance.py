@@ -34,12 +34,31 @@ WAITING_SECONDS = 3.0
 def advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Action, ...]]:
     """Do everything that is due in this phase."""
     match state.phase:
+        case Gathering() as phase if state.wish != "run":
+            return _hold(policy, state, phase, now)
         case Gathering(since):
             return _try_to_begin(policy, state, since, now)
         case Working() as phase:
             return _try_to_close(policy, state, phase, now)
         case Closing() | Finished():
             return state, ()
+
+
+def _hold(
+    policy: Policy, state: State, phase: Gathering, now: float
+) -> tuple[State, tuple[Action, ...]]:
+    """No round is opened. Boards would send again what the last one has not confirmed."""
+    if state.done == 0 or now - phase.published < REPEAT_AT_MOST:
+        return state, ()
+    enough = CurrentRound(
+        run=policy.run,
+        round=state.done,
+        incarnation=state.incarnation,
+        safe=policy.participants,
+        measured=policy.participants,
+        accepted=dict(state.accepted),
+    )
+    return replace(state, phase=replace(phase, published=now)), (Publish(enough),)
 
 
 def _try_to_begin(

@@ -8,6 +8,7 @@
     Closing    Aggregated                                        -> Gathering (and at once on)
     Closing    Aggregated, it was the round after the last, in
                which nobody trains and everybody tests           -> Finished
+    Gathering  ... while the wish is to pause or to stop         -> Gathering
 
 A client is overdue when its board has been lost (or has reported a failure) for longer than
 `grace`, or when the round is older than `deadline`. Only when a round closes is it decided who
@@ -36,6 +37,7 @@ from fl_server.rounds.boards import (
     note_sign_of_life,
     note_silence,
 )
+from fl_server.rounds.standing import report_standing
 from fl_server.rounds.state import (
     REPEAT_SECONDS,
     Action,
@@ -63,6 +65,7 @@ from fl_server.rounds.state import (
     Uncountable,
     Working,
 )
+from fl_server.rounds.wishes import Wished
 from fl_server.watch import facts
 from fl_server.watch.facts.making import client_failed, client_reset
 
@@ -113,6 +116,8 @@ def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Acti
             return _note_aggregated(policy, state, round_number)
         case Reconnected(now):
             return publish_everything(policy, all_present(state, now), now)
+        case Wished():
+            return report_standing(state, replace(state, wish=event.wish))
         case Tick(now):
             return note_silence(state, now)
 
@@ -226,8 +231,8 @@ def _note_aggregated(
         end = Publish(TrainEnd(run=policy.run, reason=reason))
         return replace(state, phase=Finished(reason)), (Finish(reason), end)
     accepted = {**state.accepted, **dict.fromkeys(phase.used, round_number)}
-    between = Gathering(state.started)
-    return replace(state, phase=between, accepted=accepted, done=round_number), ()
+    between = replace(state, phase=Gathering(state.started), accepted=accepted)
+    return report_standing(state, replace(between, done=round_number))
 
 
 def _unpublished(state: State) -> State:

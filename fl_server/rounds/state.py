@@ -17,6 +17,7 @@ from common.wire.messages import (
     TrainEnd,
 )
 from fl_server.rounds.policy import Policy as Policy
+from fl_server.rounds.wishes import Wish, Wished
 from fl_server.watch import facts
 
 REPEAT_SECONDS = 3.0
@@ -41,9 +42,10 @@ class Board:
 @dataclass(frozen=True, slots=True)
 class Gathering:
     """Waiting for participants: before the first round, and for those a restarted coordinator
-    has not met yet before its next one (no longer than `grace`)."""
+    has not met yet before its next one (no longer than `grace`); or paused."""
 
     since: float
+    published: float = -math.inf  # while paused: that nothing more is wanted of boards
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class State:
     accepted: Mapping[int, int] = field(default_factory=dict)
     started: float = -math.inf
     reported: frozenset[int] = frozenset()
+    wish: Wish = "run"
 
     def registered(self, *, connected: bool = False) -> frozenset[int]:
         """Clients that some board simulates (`connected`: a board that is there now)."""
@@ -121,8 +124,9 @@ class State:
 
     def owner(self, client: int) -> str | None:
         """The board that simulates a client; one that is there before one that is lost."""
-        names = (name for name, board in self._present_first() if client in board.clients)
-        return next(names, None)
+        have = [name for name, board in self.boards.items() if client in board.clients]
+        there = (name for name in have if self.boards[name].lost_at is None)
+        return next(there, have[0] if have else None)
 
     def owners(self) -> dict[int, Board]:
         """The same for all registered clients at once."""
@@ -202,9 +206,8 @@ class Tick:
     now: float
 
 
-Event: TypeAlias = (
-    Received | Stored | Rejected | Uncountable | Strayed | Aggregated | Reconnected | Tick
-)
+_Answer: TypeAlias = Received | Stored | Rejected | Uncountable | Strayed
+Event: TypeAlias = _Answer | Aggregated | Reconnected | Wished | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +231,8 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Journal who is in this round, before anything of it is published.
-
-    A round that lacks updates may be opened again with more clients; its counts stay.
-    """
+    """Journal who is in this round, before it is published (again, with more, if it lacks
+    updates: its counts stay)."""
 
     round_number: int
     selected: tuple[int, ...]
@@ -282,6 +283,7 @@ Reported: TypeAlias = (
     | facts.Called
     | facts.Dropped
     | facts.Uncounted
+    | facts.Control
 )
 
 

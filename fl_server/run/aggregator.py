@@ -19,9 +19,10 @@ from common.data.reported import LocalData
 from common.disk.atomic import write_atomic
 from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.resolve import algorithm_of, own_code, server_of
+from common.experiment.sums import scale_of
 from common.experiment.tasks import task_of
 from common.plugins import use_code
-from common.wire.assembly import SMALL, Assembly
+from common.wire.assembly import Assembly
 from common.wire.chunks import blob_digest
 from common.wire.messages import Info, Job
 from common.wire.tensors import (
@@ -34,17 +35,16 @@ from common.wire.tensors import (
 from fl_server.rounds.state import Close, Open
 from fl_server.run.checks import Checks
 from fl_server.run.computed import Computed
+from fl_server.run.gathered import Gathered
+from fl_server.run.metrics.records import Records, TestedRound
+from fl_server.run.metrics.tally import Tally, mean_loss, mean_values
 from fl_server.run.model.file import NAME, write_model
 from fl_server.run.model.first import starting_model
-from fl_server.run.records import Records, TestedRound
-from fl_server.run.server_half import RoundUpdates, ServerHalf
+from fl_server.run.server_half import ServerHalf
 from fl_server.run.store import CheckpointMeta, RunStore
-from fl_server.run.tally import Tally, mean_loss, mean_values
 from fl_server.watch import facts
 from fl_server.watch.facts.lines import TrainingLine, fields_of, with_tests
 from fl_server.watch.facts.making import evaluated, round_closed
-
-RECENT_BYTES = 48 * 1024**2  # of small updates that aggregation need not read again
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,8 @@ class Aggregator:
             self._half.most_weight,
             self.task,
         )
-        self._recent: dict[int, tuple[dict[str, Array], UpdateMeta]] = {}
+        simple = experiment.aggregation.clip_norm == 0  # updates count as they come
+        self._gathered = Gathered(self._load_update, scale_of(experiment) if simple else None)
 
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
         found = self.store.load_checkpoint()
@@ -184,21 +185,17 @@ class Aggregator:
         self._check_job(round_number, client, blob)
         arrays, meta = self._decode_update(blob)
         self.checks.check_update(arrays, meta)
+        self._gathered.add(client, arrays, meta, len(blob))
         if assembly is not None:
             path = self.store.update_path(round_number, client, assembly.header.digest)
             assembly.keep(path, blob)
         else:
             path = self.store.update_path(round_number, client, blob_digest(blob))
             write_atomic(path, blob, durable=False)
-        held = sum(a.nbytes for arrays, _ in self._recent.values() for a in arrays.values())
-        if len(blob) <= SMALL and held + len(blob) <= RECENT_BYTES:
-            self._recent[client] = (arrays, meta)
 
-    def update(self, round_number: int, client: int) -> tuple[dict[str, Array], UpdateMeta]:
-        """A safe update of the open round: from memory if it is still there, else from disk."""
-        if client in self._recent:
-            return self._recent[client]
-        return self._decode_update(self.store.load_update(round_number, client))
+    def _load_update(self, client: int) -> tuple[dict[str, Array], UpdateMeta]:
+        """A safe update of the open round."""
+        return self._decode_update(self.store.load_update(self._meta.round + 1, client))
 
     def note_energy(self, info: Info) -> None:
         """Take the energy of a client's training in the open round."""
@@ -231,7 +228,7 @@ class Aggregator:
         if close.training:
             self._aggregate(close, seconds, tested)
         self.records.append(tested)
-        self._recent.clear()
+        self._gathered.clear()
         self.store.note_computed(self._computed.table())
         self.store.close_round(close.round_number)
         return ClosedRound(
@@ -242,7 +239,7 @@ class Aggregator:
 
     def _aggregate(self, close: Close, seconds: float, tested: TestedRound) -> None:
         number = close.round_number
-        updates = RoundUpdates(lambda client: self.update(number, client), close.used)
+        updates = self._gathered.updates(close.used, self.checks.expected)
         sent = self._sent(number)
         self._download = self._base = None  # memory for the sums
         began = time.monotonic()
@@ -264,6 +261,7 @@ class Aggregator:
             bytes_up=self.tally.bytes_up,
             bytes_down=self.tally.bytes_down,
             energy_joules=self.tally.energy_joules,
+            idle_joules=UNSET if self.tally.idle_joules is None else self.tally.idle_joules,
             time=round(time.time(), 3),
         )
         self._meta = CheckpointMeta(

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from common.config import Experiment
 from common.errors import UsageError
+from common.experiment.file import read_experiment
 from common.ids import check_name
 from common.plugins import code_folder
 from fl_server.run.model.first import check_start
+from fl_server.run.run_record import read_record
 from fl_server.run.store import RunStore, create_run, has_run
 
 
@@ -26,20 +28,26 @@ def find_or_create(
     if not has_run(runs, wanted):
         check_start(experiment)
         return create_run(runs, wanted, experiment, code)
+    check_free(runs, wanted, experiment)
     store = RunStore(runs / wanted)
-    if store.finished:
-        raise UsageError(
-            f"run {wanted!r} is finished, see {store.folder}; choose another --run"
-        )
-    if store.experiment() != experiment:
-        raise UsageError(
-            f"run {wanted!r} is unfinished and of another experiment ({store.folder}/"
-            "experiment.toml); choose another --run, or go on with: fl-server resume "
-            f"{wanted}"
-        )
     if code is not None and code != store.code:
         store.move_code(code)
     return store
+
+
+def check_free(runs: Path, name: str, experiment: Experiment) -> None:
+    """Refuse a name whose run is finished, or of another experiment."""
+    if not has_run(runs, name):
+        return
+    folder = runs / name
+    if read_record(folder).finished:
+        raise UsageError(f"run {name!r} is finished, see {folder}; choose another --run")
+    if read_experiment(folder / "experiment.toml") != experiment:
+        raise UsageError(
+            f"run {name!r} is unfinished and of another experiment ({folder}/"
+            "experiment.toml); choose another --run, or go on with: fl-server resume "
+            f"{name}"
+        )
 
 
 def free_name(root: Path, base: str) -> str:
@@ -49,11 +57,15 @@ def free_name(root: Path, base: str) -> str:
     return f"{base}-{max(numbers, default=0) + 1}"
 
 
-def find_run(runs: Path, name: str) -> RunStore:
-    """The run of that name, to go on with."""
-    folder = runs / name
+def find_folder(runs: Path, name: str) -> Path:
+    """The folder of the run of that name; nothing in it is touched."""
     if not has_run(runs, name):
         known = sorted(path.parent.name for path in runs.glob("*/run.json"))
         listed = f"there are {', '.join(known[-8:])}" if known else "there is none"
         raise UsageError(f"no run {name!r} in {runs}; {listed}")
-    return RunStore(folder)
+    return runs / name
+
+
+def find_run(runs: Path, name: str) -> RunStore:
+    """The run of that name, to go on with."""
+    return RunStore(find_folder(runs, name))

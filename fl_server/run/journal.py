@@ -55,6 +55,14 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line) for line in lines[:-1] if line]
 
 
+def read_last(path: Path) -> dict[str, Any] | None:
+    """The last whole line of a journal; the others may be many."""
+    if not path.exists():
+        return None
+    lines = path.read_bytes().rsplit(b"\n", 2)
+    return msgspec.json.decode(lines[-2]) if len(lines) > 1 and lines[-2] else None
+
+
 def _cut_torn_tail(path: Path) -> None:
     """Drop what a crash left behind the last whole line."""
     if not path.exists():

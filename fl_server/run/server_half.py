@@ -109,12 +109,27 @@ def _outlines(arrays: Arrays) -> dict[str, str]:
 
 
 class RoundUpdates(Sequence[Update]):
-    """The updates of a round in ascending order of client id, loaded one at a time."""
+    """The updates of a round in ascending order of client id, loaded one at a time.
 
-    def __init__(self, load: Load, clients: Sequence[int]) -> None:
+    What is known of them already need not be loaded.
+    """
+
+    def __init__(
+        self,
+        load: Load,
+        clients: Sequence[int],
+        *,
+        metas: Mapping[int, UpdateMeta] | None = None,
+        mean: dict[str, Array] | None = None,
+    ) -> None:
         self._load = load
         self._clients = sorted(clients)
-        self._metas: dict[int, UpdateMeta] = {}
+        self._metas: dict[int, UpdateMeta] = dict(metas or {})
+        self._mean = mean
+
+    def mean(self) -> dict[str, Array] | None:
+        """The mean, if the updates were added up while they arrived."""
+        return self._mean
 
     @property
     def metas(self) -> list[UpdateMeta]:

@@ -29,7 +29,7 @@ from common.wire.json_codec import decodable
 from common.wire.messages import Ids, Natural, Text, Wire
 from common.wire.tensors import OWN_HEADER, decode_tensors, encode_tensors
 from fl_server.rounds.state import Open
-from fl_server.run.records import TestedRound
+from fl_server.run.metrics.records import TestedRound
 from fl_server.run.run_record import FORMAT, RunRecord, read_record
 from fl_server.watch.facts.lines import TrainingLine
 

@@ -6,20 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from common.config import Experiment
 from common.data.dataset import info_of
-from common.errors import FedbedError, StoreError
+from common.errors import FedbedError
 from common.experiment.file import load_experiment
-from common.experiment.tasks import task_of
 from common.tasks.task import resolved
+from fl_server.reports.central_run import read_central
 from fl_server.reports.run_data import RunData
 from fl_server.reports.runs import read_run
-from fl_server.run.journal import read_records
-from fl_server.run.summary import summarize
 from fl_server.studies.runs import FoundRun, StudyRun
-from fl_server.watch.facts.lines import parse_line
 
 
 def find_runs(plan: Sequence[StudyRun], runs: Path) -> list[FoundRun]:
@@ -67,46 +63,3 @@ def _has_settings(folder: Path, run: StudyRun) -> bool:
         return is_same(load_experiment(folder / "experiment.toml"), run.experiment)
     except FedbedError:
         return False  # of another version, or of an algorithm that is not here
-
-
-class _Epoch(msgspec.Struct, frozen=True):
-    epoch: int
-    accuracy: float
-    train_loss: float
-    validation: float | UnsetType = UNSET
-
-
-def read_central(folder: Path) -> RunData:
-    """A centralized training as a run whose rounds are epochs, up to the epoch that counts."""
-    try:
-        epochs = msgspec.convert(read_records(folder / "metrics.jsonl"), list[_Epoch])
-    except msgspec.ValidationError as error:
-        raise StoreError(f"{folder / 'metrics.jsonl'}: {error}") from error
-    experiment = load_experiment(folder / "experiment.toml")
-    finished = len(epochs) == experiment.central.epochs
-    chosen = max(epochs, key=_validation, default=None)
-    if chosen is not None and chosen.validation is not UNSET:
-        epochs = [one for one in epochs if one.epoch <= chosen.epoch]
-    lines = tuple(
-        parse_line(
-            {
-                "round": one.epoch,
-                "train_loss": one.train_loss,
-                "accuracy_global": one.accuracy,
-                "tested_clients": 1,
-            }
-        )
-        for one in epochs
-    )
-    return RunData(
-        name=folder.name,
-        experiment=experiment,
-        finished=finished,
-        lines=lines,
-        events=(),
-        summary=summarize(lines, task_of(experiment)),
-    )
-
-
-def _validation(line: _Epoch) -> float:
-    return line.validation if isinstance(line.validation, float) else float(line.epoch)

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from common.disk.atomic import write_atomic
 from fl_server.reports.build import write_report
+from fl_server.reports.figures.every import plots_of
+from fl_server.reports.figures.plot import Plot, save
 from fl_server.reports.groups import group_runs
-from fl_server.reports.output.plots import Plot, plots_of, save
 from fl_server.reports.output.render import to_markdown
-from fl_server.reports.output.setting_plots import setting_plots
 from fl_server.reports.tables import Cell, Column, Table
 from fl_server.run.provenance import Machine, read_machine
 from fl_server.studies.catalog import find_study, study_names
@@ -85,8 +85,7 @@ def _runs_table(found: Sequence[FoundRun], folder: Path) -> Table:
 def _plots(found: Sequence[FoundRun]) -> list[Plot]:
     data = [one.data for one in found if one.data is not None]
     groups = group_runs(data)
-    every = [*plots_of(groups, None), *setting_plots(groups)]
-    return [plot for plot in every if plot.key in FIGURES]
+    return [plot for plot in plots_of(groups) if plot.key in FIGURES]
 
 
 def mark_of(study: Study, folder: Path) -> str:
@@ -131,8 +130,7 @@ def main(docs: Path) -> None:
     for study in studies_in(folder):
         place, mark = folder / study.name, mark_of(study, folder)
         for plot in _plots(kept_runs(study, folder)):
-            save(plot, place)
-            (place / f"{plot.key}.png").unlink()
+            save(plot, place, ["svg"])
             svg = place / f"{plot.key}.svg"
             svg.write_text(f"{svg.read_text(encoding='utf-8').strip()}\n{mark}\n", "utf-8")
         write_atomic(place / PAGE, study_page(study, folder).encode())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fl_server.reports.groups import Group, Spread
 from fl_server.reports.run_data import RunData
 from fl_server.reports.tables import Cell, Column, Table, Unit
-from fl_server.run.summary import reached
+from fl_server.run.metrics.summary import reached
 from fl_server.studies.runs import FoundRun
 from fl_server.studies.study import FirstRound, Study, first_round
 

@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from common.texts import printable
-from fl_server.run.summary import Summary
+from fl_server.run.metrics.summary import Summary
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
 from fl_server.watch.facts.lines import ACCURACY

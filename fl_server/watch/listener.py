@@ -200,6 +200,10 @@ class Listener:
             return
         self._coordinator = message
         yield facts.Coordinator(message.connected, message.since, message.instance)
+        same = known is not None and known.instance == message.instance
+        before = known.problem if known is not None and same else ""
+        if message.connected and message.problem != before:
+            yield making.stands(message.problem, self._reported.round_number)
         ended = message.instance in self._ended
         if known is not None and known.connected and not message.connected and not ended:
             yield facts.Lost("the coordinator is gone; the run can be resumed")
@@ -259,8 +263,10 @@ class Listener:
             yield facts.Tested(client_id, current.round)
 
     def _updated(self, current: CurrentRound) -> Iterator[Fact]:
-        for client_id in current.safe:
-            if client_id not in self._reported.safe:
+        selected = self._reported.selected
+        wanted = frozenset(selected.clients) if selected is not None else frozenset()
+        for client_id in current.safe:  # while paused it lists everybody
+            if client_id in wanted and client_id not in self._reported.safe:
                 self._reported.safe.add(client_id)
                 yield facts.Update(client_id, current.round)
 
@@ -279,17 +285,7 @@ class Listener:
         self._lines[line.round] = line
         if len(self._lines) > MOST_ROUNDS:
             del self._lines[min(self._lines)]
-        known = {k: v for k, v in msgspec.structs.asdict(line).items() if v is not None}
-        tests = {
-            name.replace("main", self._main.name): known.pop(name)
-            for name in ("main_global", "main_l1", "main_l2", "loss_global")
-            if name in known
-        }
-        known["train_loss"] = line.train_loss
-        if {"seconds", "bytes_up", "bytes_down", "updates"} <= known.keys():
-            yield making.round_closed(known)
-        if tests:
-            yield making.evaluated({**known, **tests})
+        yield from making.of_round_line(line, self._main)
 
 
 def _place(message: CurrentRound) -> tuple[int, int]:

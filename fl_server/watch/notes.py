@@ -23,7 +23,9 @@ Loud: TypeAlias = (
     | facts.MessageDropped
     | facts.Foreign
 )
-Calm: TypeAlias = facts.Back | facts.BrokerUp | facts.Waiting | facts.Web | facts.Described
+Calm: TypeAlias = (
+    facts.Back | facts.BrokerUp | facts.Waiting | facts.Control | facts.Web | facts.Described
+)
 Noted: TypeAlias = Loud | Calm | facts.Finished
 
 

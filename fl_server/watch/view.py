@@ -45,6 +45,7 @@ class View:
     done: int = 0
     round_number: int = 0
     phase: str = "connecting"
+    standing: str = ""  # "pausing", "paused" or "stopping" if somebody asked for it
     started: float = 0.0
     boards: Mapping[str, BoardView] = field(default_factory=dict)
     unlisted: frozenset[str] = frozenset()  # boards beyond MOST_BOARDS, as far as counted
@@ -143,6 +144,7 @@ def _(fact: facts.Started, view: View) -> View:
         folder=fact.folder,
         started=fact.time,
         phase="waiting for boards",
+        standing="",
     )
 
 
@@ -261,6 +263,11 @@ def _by_round(lines: tuple[AnyLine, ...], fact: AnyLine) -> tuple[AnyLine, ...]:
 @_next.register
 def _(fact: facts.Finished, view: View) -> View:
     return replace(view, phase=fact.reason, digest=fact.digest, done=view.rounds, finished=True)
+
+
+@_next.register
+def _(fact: facts.ControlNote, view: View) -> View:
+    return replace(view, standing=fact.standing)
 
 
 @_next.register

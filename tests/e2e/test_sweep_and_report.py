@@ -84,8 +84,8 @@ def test_a_report_is_one_page_that_needs_nothing_else(swept: Path) -> None:
     page = (swept / "report" / "index.html").read_text()
     assert not re.search(r"https?:|src=|@import|url\((?!#)", page)
     assert "fedavg" in page
-    assert page.count("<svg") == 5
-    wanted = {"results.csv", "results.md", "results.tex", "accuracy.png", "accuracy.svg"}
+    assert page.count("<svg") == 8
+    wanted = {"results.csv", "results.md", "results.tex", "accuracy.pdf", "accuracy.svg"}
     assert wanted <= {path.name for path in (swept / "report").iterdir()}
     assert len(list((swept / "runs").glob("*/tensorboard/events.out.tfevents.*"))) == 4
 

@@ -13,6 +13,8 @@ from common.wire.messages import (
 )
 from fl_server.rounds import machine as rounds
 from fl_server.rounds import state as r
+from fl_server.rounds.standing import has_stopped
+from fl_server.rounds.wishes import Wish, Wished
 from tests.model.parts import (
     COORDINATOR,
     PARTS,
@@ -44,6 +46,7 @@ class CoordinatorDisk:
     opened: dict[int, r.Open] = field(default_factory=dict)
     journal: dict[int, dict[int, str]] = field(default_factory=dict)
     finished: bool = False
+    wish: Wish = "run"
     data: dict[int, int] | None = None
     aggregated: list[tuple[int, tuple[int, ...], str]] = field(default_factory=list)
     lines: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
@@ -97,6 +100,16 @@ class Coordinator:
             reported=frozenset(disk.data or ()),
         )
         self.alive = True
+        self.note_wish()
+
+    def note_wish(self) -> None:
+        if self.state.wish != self.disk.wish:
+            self.feed(Wished(self.disk.wish, self.world.now))
+
+    def stop(self) -> None:
+        """It ends, as somebody asked for; whoever starts it again wants it to run."""
+        self.crash()
+        self.disk.wish = "run"
 
     def connect(self) -> None:
         self.process.up = True
@@ -109,6 +122,8 @@ class Coordinator:
             return [] if self.disk.finished else [self.start]
         if self.todo:
             found: list[Move] = [self.act]
+        elif has_stopped(self.state):
+            return [self.stop]
         elif isinstance(self.state.phase, r.Finished):
             return []
         elif not self.process.up:
@@ -126,6 +141,8 @@ class Coordinator:
         pump(self.world, self.process, token)
 
     def tick(self) -> None:
+        if self.alive and not self.todo:
+            self.note_wish()
         if self.alive and self.process.up and not self.todo:
             self.feed(r.Tick(self.world.now))
 
@@ -180,6 +197,7 @@ class Coordinator:
             case r.Publish(message):
                 self._publish(message)
             case r.Open(round_number):
+                assert self.state.wish == "run" or round_number in self.disk.opened
                 if self.disk.data is None and self.policy.local:
                     self.disk.data = dict(self.reports)
                 self.disk.opened[round_number] = action

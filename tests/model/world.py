@@ -96,6 +96,7 @@ class World:
 
     def settle(self, seconds: int) -> None:
         """No more faults: everybody who is not gone comes back, nothing is lost any more."""
+        self.coordinator.disk.wish = "run"
         for _ in range(seconds):
             self.broker.publish_wills()
             self.run_until_quiet()
@@ -106,7 +107,7 @@ class World:
     def disturb(self, choices: bytes) -> None:
         """Play what the bytes say: moves in any order, and faults of all kinds."""
         for kind, choice in zip(choices[::2], choices[1::2], strict=False):
-            self._disturb(kind % 16, choice)
+            self._disturb(kind % 17, choice)
 
     def _disturb(self, kind: int, choice: int) -> None:  # noqa: C901 - one case per fault
         party, rest = self.parties[choice % len(self.parties)], choice // len(self.parties)
@@ -128,6 +129,8 @@ class World:
                 party.cut()
             case 14:
                 self._say_something_old(choice)
+            case 15:
+                self.coordinator.disk.wish = ("run", "pause", "stop")[choice % 3]
             case _:
                 self.broker.publish_wills()
                 for board in self.boards:

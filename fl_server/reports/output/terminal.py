@@ -31,8 +31,10 @@ def print_table(table: Table) -> None:
             drawn.add_column(Text(printable(column.name.strip())), overflow="fold")
         else:
             drawn.add_column(Text(_broken(column.name)), justify="right", no_wrap=True)
-    for row in texts(table):
-        drawn.add_row(*map(Text, row))
+    for row, cells in enumerate(texts(table)):
+        drawn.add_row(
+            *(_cell(text, wins=(row, at) in table.winners) for at, text in enumerate(cells))
+        )
     wide = Console(width=WIDEST)
     needed = wide.measure(drawn).maximum
     width = max(Console().width, min(needed, WIDEST))
@@ -41,6 +43,13 @@ def print_table(table: Table) -> None:
     console.print(drawn)
     if table.note:
         console.print(Padding(Text(printable(table.note), style="dim"), (0, 0, 1, 1)), width=80)
+
+
+def _cell(text: str, *, wins: bool) -> Text:
+    """A winner is bold; where that cannot be seen, it has a star."""
+    if not wins:
+        return Text(text)
+    return Text(text if Console().is_terminal else f"*{text}", style="bold")
 
 
 def _broken(name: str) -> str:

@@ -12,28 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, get_args
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from common.wire.messages import Ids, Telemetry
 from common.wire.messages import Info as InfoMessage
+from fl_server.watch.facts.base import Base as Base
+from fl_server.watch.facts.base import Note as Note
+from fl_server.watch.facts.control import Control as Control
+from fl_server.watch.facts.control import ControlNote as ControlNote
+from fl_server.watch.facts.control import Paused as Paused
+from fl_server.watch.facts.control import Resumed as Resumed
+from fl_server.watch.facts.control import Stopping as Stopping
 from fl_server.watch.facts.lines import ACCURACY, MainMetric, MetricsLine, TrainingLine
-
-
-class Base(
-    msgspec.Struct, frozen=True, kw_only=True, tag_field="event", forbid_unknown_fields=True
-):
-    """What every fact has: the time at which it was reported, in seconds since 1970."""
-
-    time: float = 0.0
-
-
-class Note(Base, frozen=True):
-    """A fact that is a sentence, perhaps about a board and one of its clients."""
-
-    text: str
-    board: str = ""
-    client: int | None = None
 
 
 class Started(Base, frozen=True, tag="started"):
@@ -276,7 +266,7 @@ class Printed(Base, frozen=True, tag="said"):
     text: str
 
 
-_Run: TypeAlias = Started | Start | Interrupted | Finished | Fault
+_Run: TypeAlias = Started | Start | Control | Interrupted | Finished | Fault
 _Boards: TypeAlias = BoardConnected | Lost | Back | Foreign | Problem | Refused | Waiting
 _Broker: TypeAlias = BrokerUp | BrokerDown | MessageDropped
 _Clients: TypeAlias = Trained | Update | Failed | StateLost | Rejected | Late | Arithmetic

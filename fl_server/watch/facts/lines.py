@@ -59,6 +59,7 @@ class TrainingLine(msgspec.Struct, frozen=True):
     bytes_up: int | UnsetType = UNSET
     bytes_down: int | UnsetType = UNSET
     energy_joules: float | UnsetType | None = UNSET
+    idle_joules: float | UnsetType = UNSET
     time: float | UnsetType = UNSET
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from common.ids import brief_ids
 from common.texts import shortened
-from common.wire.messages import Connected, Info
+from common.wire.messages import Connected, Info, RoundLine
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
-from fl_server.watch.facts.lines import fields_of, parse_as
+from fl_server.watch.facts.lines import MainMetric, fields_of, parse_as
 
 HOST_LETTERS = 100
 PROBLEM_LETTERS = 300
@@ -66,6 +66,21 @@ def round_closed(line: Mapping[str, Any]) -> facts.RoundClosed:
     return msgspec.convert(line, facts.RoundClosed)
 
 
+def of_round_line(line: RoundLine, main: MainMetric) -> Iterator[Fact]:
+    """From what the coordinator publishes of a finished round."""
+    known = {k: v for k, v in msgspec.structs.asdict(line).items() if v is not None}
+    tests = {
+        name.replace("main", main.name): known.pop(name)
+        for name in ("main_global", "main_l1", "main_l2", "loss_global")
+        if name in known
+    }
+    known["train_loss"] = line.train_loss
+    if {"seconds", "bytes_up", "bytes_down", "updates"} <= known.keys():
+        yield round_closed(known)
+    if tests:
+        yield evaluated({**known, **tests})
+
+
 def presence(message: Connected, *, connected: bool) -> facts.Presence:
     """A board as its message describes it; what a lost one last reported is not current."""
     return facts.Presence(
@@ -109,3 +124,17 @@ def client_reset(info: Info) -> facts.StateLost:
 def clients_dropped(round_number: int, clients: Sequence[int]) -> facts.Dropped:
     """A round was closed without these clients."""
     return facts.Dropped(f"round {round_number} goes on without clients {brief_ids(clients)}")
+
+
+def stands(standing: str, round_number: int) -> facts.Control:
+    """Somebody has paused a run, let it go on, or asked it to stop, in or after this round."""
+    match standing:
+        case "pausing":
+            return facts.Paused(f"pauses after round {round_number}")
+        case "paused":
+            after = f"after round {round_number}" if round_number else "before round 1"
+            return facts.Paused(f"paused {after}", at_rest=True)
+        case "stopping":
+            return facts.Stopping(f"stops after round {round_number}")
+        case _:
+            return facts.Resumed("goes on")

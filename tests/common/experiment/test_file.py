@@ -105,6 +105,18 @@ WRONG = [
         "evaluation.zzz is not a setting; expected one of every, stages, union_samples, "
         "union_every, personal_stage, epsilon",
     ),
+    (
+        '[aggregation]\nrule = "median"\narithmetic = "exact"\n',
+        ":3",
+        "aggregation.arithmetic is 'exact', but aggregation.rule is 'median', which is no sum; "
+        "expected 'mean'",
+    ),
+    (
+        '[aggregation]\nrule = "krum"\nhostile = 5\n[data]\nclients = 12\n',
+        ":2",
+        "aggregation.rule is 'krum' with aggregation.hostile = 5, which needs at least 13 "
+        "updates in a round; 12 clients train in one",
+    ),
     ("training = 3\n", ":1", "training is 3; expected a section: [training]"),
     (
         "[[training]]\nepochs = 1\n",

@@ -15,7 +15,8 @@ from common.wire.chunks import cut, encode_chunk
 from common.wire.messages import Info, TrainEnd
 from common.wire.tensors import ModelMeta, decode_tensors
 from common.wire.topics import TOPICS, Packet, packet
-from fl_server.coordinator.service import Coordinator, in_thread
+from fl_server.coordinator.background import in_thread
+from fl_server.coordinator.service import Coordinator
 from fl_server.run.journal import read_records
 from fl_server.run.store import RunStore
 from fl_server.watch import facts

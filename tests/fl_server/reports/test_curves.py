@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from fl_server.reports.curves import curve_table, kind_of, largest_fall
+from fl_server.reports.figures.plot import Plot, save
+from fl_server.reports.figures.settings import setting_plots
 from fl_server.reports.groups import Group, group_runs
-from fl_server.reports.output.plots import Plot, save
-from fl_server.reports.output.setting_plots import setting_plots
-from fl_server.reports.personal import personal, rounds_to_own
 from fl_server.reports.run_data import RunData
-from fl_server.run.summary import summarize
+from fl_server.reports.tables.curves import curve_table, kind_of, largest_fall
+from fl_server.reports.tables.personal import personal, rounds_to_own
+from fl_server.run.metrics.summary import summarize
 from fl_server.watch.facts.derived import value_in
 from fl_server.watch.facts.lines import parse_line, with_tests
 from tests.fl_server.reports.test_tables import run

@@ -8,11 +8,11 @@ import io
 import pytest
 
 from fl_server.reports import tables
-from fl_server.reports.differences import differences_table
 from fl_server.reports.groups import group_runs
 from fl_server.reports.output.render import texts, to_csv, to_latex
 from fl_server.reports.run_data import RunData
 from fl_server.reports.statistics import half_width, holm, paired, t_quantile, two_sided
+from fl_server.reports.tables.differences import differences_table
 from fl_server.watch import facts
 from tests.fl_server.reports.test_tables import run
 

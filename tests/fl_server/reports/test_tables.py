@@ -14,16 +14,16 @@ from msgspec.structs import replace
 from common.errors import ConfigError
 from common.experiment.file import parse_experiment
 from fl_server.reports import tables
-from fl_server.reports.compare import comparison
-from fl_server.reports.computed import computed_table
 from fl_server.reports.groups import Group, Spread, group_runs, spread
 from fl_server.reports.output.render import show, to_csv, to_html, to_latex, to_markdown
 from fl_server.reports.reference import Reference
 from fl_server.reports.run_data import RunData
 from fl_server.reports.runs import read_reference
 from fl_server.reports.tables import Column, Table
+from fl_server.reports.tables.compare import comparison
+from fl_server.reports.tables.computed import computed_table
 from fl_server.reports.timing import board_times, faults
-from fl_server.run.summary import summarize
+from fl_server.run.metrics.summary import summarize
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
 from fl_server.watch.facts.lines import MetricsLine, parse_line

@@ -17,8 +17,8 @@ from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_te
 from fl_server.rounds.state import Close, Open
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.journal import read_records
+from fl_server.run.metrics.summary import Summary
 from fl_server.run.store import RunStore, create_run
-from fl_server.run.summary import Summary
 from tests.some_sums import counted
 
 EXPERIMENT = parse_experiment({"model": {"name": "dnn"}, "data": {"clients": 4}})
@@ -230,3 +230,45 @@ def test_a_finished_run_has_a_summary(store: RunStore) -> None:
     summary = msgspec.json.decode((store.folder / "summary.json").read_bytes(), type=Summary)
     assert summary.figures["accuracy_global"].best == 0.45
     assert summary.personal_stage == "L1"
+
+
+def test_an_exact_round_is_the_same_in_every_order_and_after_a_restart(tmp_path: Path) -> None:
+    exact = {"aggregation": {"arithmetic": "exact"}, "data": {"clients": 4}}
+    experiment = parse_experiment({"model": {"name": "dnn"}, **exact})
+    digests = set()
+    for at, order in enumerate([(0, 1, 2), (2, 0, 1), (1, 2, 0)]):
+        store = create_run(tmp_path, f"r{at}", experiment)
+        aggregator = Aggregator(store, experiment)
+        aggregator.open_round(Open(1, (0, 1, 2), ()))
+        for arrived, client in enumerate(order):
+            if at == 2 and arrived == 2:  # killed and resumed
+                aggregator.close()
+                aggregator = Aggregator(RunStore(store.folder), experiment)
+                assert aggregator.progress().safe == {1, 2}
+            update = blob(store, client, shifted(0.1 * client), weight=1.0 + client)
+            aggregator.accept(1, client, update)
+        aggregator.close_round(Close(1, (0, 1, 2), (), training=True), 1.0)
+        arrays, _ = decode_tensors(aggregator.download(2), ModelMeta)
+        assert aggregator.lines()[-1].samples == 30
+        digests.add(digest(arrays))
+        aggregator.close()
+        for name, array in shifted((0.2 + 0.6) / 6).items():
+            assert arrays[name] == pytest.approx(array, abs=1e-6)
+    assert len(digests) == 1
+
+
+def test_an_update_that_no_exact_sum_holds_is_rejected(tmp_path: Path) -> None:
+    experiment = parse_experiment(
+        {
+            "model": {"name": "dnn"},
+            "aggregation": {"arithmetic": "exact"},
+            "data": {"clients": 4},
+        }
+    )
+    store = create_run(tmp_path, "r", experiment)
+    aggregator = Aggregator(store, experiment)
+    aggregator.open_round(Open(1, (0, 1), ()))
+    with pytest.raises(ProtocolError, match="beyond 4096"):
+        aggregator.accept(1, 0, blob(store, 0, shifted(5000.0)))
+    assert aggregator.progress().safe == frozenset()
+    aggregator.close()

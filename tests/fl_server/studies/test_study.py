@@ -10,7 +10,7 @@ import pytest
 
 from common.errors import ConfigError, UsageError
 from fl_server.reports.run_data import RunData
-from fl_server.run.summary import summarize
+from fl_server.run.metrics.summary import summarize
 from fl_server.studies.catalog import find_study, read_study, study_names
 from fl_server.studies.costs import Speed, answers_per_round, seconds_of, trained_per_round
 from fl_server.studies.found import is_same, without_name

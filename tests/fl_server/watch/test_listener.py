@@ -259,3 +259,29 @@ def test_a_history_has_every_round_until_there_are_many_and_then_the_newest_and_
     many = thinned({number: RoundLine(round=number) for number in range(1001)})
     assert len(many) <= 64
     assert (many[0].round, many[-1].round, many[-16].round) == (0, 1000, 985)
+
+
+def test_who_watches_from_elsewhere_sees_a_pause_and_its_end() -> None:
+    listener = Listener()
+    view, kinds = View(), []
+    for message in (
+        DETAIL,
+        coordinator(),
+        *(current(1), selected(1, 0, 1)),
+        coordinator(problem="pausing"),
+        coordinator(problem="paused"),
+        current(1, safe=(0, 1, 2), measured=(0, 1, 2)),
+        coordinator(problem=""),
+        coordinator(problem="stopping"),
+    ):
+        for fact in listener.receive(message, 10.0):
+            view = view.after(fact)
+            if isinstance(fact, facts.ControlNote):
+                kinds.append((kind_of(fact), view.standing))
+    assert kinds == [
+        ("paused", "pausing"),
+        ("paused", "paused"),
+        ("resumed", ""),
+        ("stopping", "stopping"),
+    ]
+    assert view.safe == {0, 1}

@@ -14,7 +14,7 @@ from rich.console import Console
 from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
 
 from fl_server.run.journal import Journal
-from fl_server.run.tensorboard import EventFile
+from fl_server.run.metrics.tensorboard import EventFile
 from fl_server.watch import facts
 from fl_server.watch.displays import Screen
 from fl_server.watch.facts import Fact

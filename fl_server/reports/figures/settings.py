@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from common.experiment.resolve import participants_of
+from fl_server.reports.figures.plot import WIDTH, Plot, add_legend, look, mark, new_figure
 from fl_server.reports.groups import Group, settings_of
 from fl_server.reports.output.escape import for_plot
-from fl_server.reports.output.plots import Plot, add_legend, look, new_figure
 from fl_server.reports.run_data import RunData
 from fl_server.rounds.selection import chances_of
 
@@ -55,7 +55,7 @@ def _below(group: Group) -> str:
 
 
 def _curves(groups: Sequence[Group], metric: Callable[[Group], str]) -> Figure:
-    figure = new_figure(9.2, 3.6)
+    figure = new_figure(WIDTH, 2.9)
     axes = figure.subplots()
     axes.set_xlabel("round")
     axes.set_ylabel("clients")
@@ -63,13 +63,22 @@ def _curves(groups: Sequence[Group], metric: Callable[[Group], str]) -> Figure:
         colour, shade = look(at)
         curve = group.curve(metric(group))
         rounds, middle = [one for one, _ in curve], [found.mean for _, found in curve]
-        axes.plot(rounds, middle, shade, color=colour, lw=1.6, label=for_plot(group.label))
+        marker, every = mark(at, len(curve))
+        axes.plot(
+            rounds,
+            middle,
+            shade,
+            color=colour,
+            label=for_plot(group.label),
+            marker=marker,
+            markevery=every,
+        )
     add_legend(figure, axes, groups)
     return figure
 
 
 def _overall(groups: Sequence[Group]) -> Figure:
-    figure = new_figure(9.2, 3.6)
+    figure = new_figure(WIDTH, 2.9)
     axes = figure.subplots()
     axes.set_xlabel("clients")
     axes.set_ylabel("log10(g/p)")
@@ -131,7 +140,7 @@ def _heat_maps(groups: Sequence[Group]) -> Figure:
 
 
 def _chances(groups: Sequence[Group]) -> Figure:
-    figure = new_figure(9.2, 3.3)
+    figure = new_figure(WIDTH, 2.9)
     axes = figure.subplots()
     axes.set_xlabel("client, from the likeliest")
     axes.set_ylabel("chance in %")

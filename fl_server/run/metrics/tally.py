@@ -29,6 +29,7 @@ class Tally:
     bytes_up: int = 0
     bytes_down: int = 0
     joules: dict[int, float] = field(default_factory=dict)
+    idle_joules: float | None = None  # of boards that wait, where that is known
 
     def count(self, metrics: ClientMetrics) -> None:
         """Take a client's tests."""

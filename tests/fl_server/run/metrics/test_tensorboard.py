@@ -12,7 +12,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 
 from common.errors import UsageError
 from fl_server.run.journal import Journal
-from fl_server.run.tensorboard import EventFile, tag_of
+from fl_server.run.metrics.tensorboard import EventFile, tag_of
 from fl_server.watch.facts.making import evaluated
 from tests.fl_server.watch.some_facts import closed, described
 

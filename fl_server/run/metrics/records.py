@@ -11,8 +11,8 @@ from common.disk.atomic import write_atomic
 from common.disk.flusher import Flusher
 from common.experiment.tasks import task_of
 from fl_server.run.journal import Journal, read_records
-from fl_server.run.summary import summarize
-from fl_server.run.tally import ClientSums
+from fl_server.run.metrics.summary import summarize
+from fl_server.run.metrics.tally import ClientSums
 from fl_server.watch.facts.lines import MetricsLine, fields_of, parse_lines
 
 SUMMARY = "summary.json"

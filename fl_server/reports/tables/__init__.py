@@ -10,7 +10,7 @@ from fl_server.reports.groups import Group, Spread, spread
 from fl_server.reports.run_data import RunData
 from fl_server.reports.significance import MEASURES, metric_of, winner, winning_note
 from fl_server.reports.timing import FAULTS, faults, mean, times_of
-from fl_server.run.summary import Reach, values
+from fl_server.run.metrics.summary import Reach, values
 
 Unit: TypeAlias = Literal[
     "text", "percent", "measure", "count", "number", "points", "bytes", "seconds", "joules"
@@ -47,7 +47,8 @@ def main_column(name: str, groups: Sequence[Group], *, interval: bool = False) -
 
 def results(groups: Sequence[Group]) -> Table:
     """The table that goes into a paper: best of run, and the sober mean of ten tests."""
-    stages = sorted({group.personal.rpartition("_")[2].upper() for group in groups})
+    stages = sorted({run.summary.personal_stage for group in groups for run in group.runs})
+    epochs = " Rounds of a centralized training are epochs, and it takes no part in the test."
     columns = (
         Column("run"),
         Column("seeds", "count"),
@@ -73,7 +74,8 @@ def results(groups: Sequence[Group]) -> Table:
         "metric by itself, and optimistic, as it was chosen on test "
         f"samples; last 10 tests is their mean{_since(groups)}. The personal one is that "
         f"of stage {' and '.join(stages)}; log10(g/p) compares the two best ones."
-        f"{winning_note(groups)}{_left_out(groups)}"
+        f"{winning_note(groups)}{epochs if any(group.central for group in groups) else ''}"
+        f"{_left_out(groups)}"
     )
     winners = frozenset(
         (row, 3 + at)

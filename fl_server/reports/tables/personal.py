@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from common.tasks.task import SHARE_LEVELS
 from fl_server.reports.groups import Group, Which, spread
 from fl_server.reports.tables import Column, Table, main_column
-from fl_server.run.summary import reached
+from fl_server.run.metrics.summary import reached
 
 _MORE: tuple[tuple[str, str, Which], ...] = (
     ("{main}_l1", "L1 pooled", "best"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fl_server.run.summary import reached, summarize
+from fl_server.run.metrics.summary import reached, summarize
 from fl_server.watch.facts.lines import MetricsLine, parse_line
 from tests.some_sums import classification
 

@@ -7,7 +7,7 @@ import pytest
 
 from common.wire.messages import ClientMetrics, Stage, Sums
 from common.wire.tensors import UpdateMeta
-from fl_server.run.tally import Tally, mean_loss
+from fl_server.run.metrics.tally import Tally, mean_loss
 from tests.some_sums import classification, counted
 
 TASK = classification()

@@ -1,0 +1,253 @@
+"""PURE: what a fleet does when, in virtual time: downloads, trainings, tests, uploads.
+
+Who trains and when a round closes is decided by the round machine; this only says when what it
+waits for happens. A board receives and sends one thing after another, and computes as many jobs
+side by side as it has workers, trainings first. A job of a round that is over is given up when
+the next round reaches its board, unless its update may still be used (`staleness`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from fl_server.fleet.kinds import FleetBoard, Group
+from fl_server.fleet.links import Link
+
+Kind: TypeAlias = Literal["train", "test"]
+KINDS: tuple[Kind, ...] = ("train", "test")
+MESSAGE = 400  # bytes of a client's counts, about
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What the clients' jobs take, in training samples, and the size of an update."""
+
+    train: Mapping[int, float]
+    test: Mapping[int, float]
+    update: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A training or test on its way; `share` of a training is done when it ends."""
+
+    kind: Kind
+    client: int
+    round_number: int
+    board: int
+    start: float
+    end: float
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """A board is there."""
+
+    board: FleetBoard
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A board is away."""
+
+    board: FleetBoard
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """The result of a job has reached the coordinator."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    job: Job
+
+
+Happening: TypeAlias = Came | Left | Arrived
+
+
+@dataclass(slots=True)
+class Spent:
+    """What each board has spent on computing, sending and receiving: joules and seconds."""
+
+    joules: dict[int, float] = field(default_factory=dict)
+    busy: dict[int, float] = field(default_factory=dict)
+
+    def add(self, board: int, seconds: float, watts: float) -> None:
+        """A board has drawn so much for so long."""
+        if seconds > 0:
+            self.joules[board] = self.joules.get(board, 0.0) + seconds * watts
+            self.busy[board] = self.busy.get(board, 0.0) + seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A round as boards learn of it; trainings end at `until` at the latest."""
+
+    round_number: int
+    trainers: Collection[int]
+    testers: Collection[int]
+    download: int
+    staleness: int = 0
+    until: float = math.inf
+
+
+class Timeline:
+    """All boards, and everything that is on its way."""
+
+    def __init__(
+        self,
+        boards: Sequence[FleetBoard],
+        speeds: Mapping[str, float],
+        effort: Effort,
+        seed: int,
+    ) -> None:
+        self.boards = boards
+        self.effort = effort
+        self._speeds = [speeds[board.group.name] for board in boards]
+        self._links = [Link(board, seed) for board in boards]
+        self._owner = {client: board for board in boards for client in board.clients}
+        self._queue: list[tuple[float, int, Happening | _Computed]] = []
+        self._jobs: dict[tuple[Kind, int], Job] = {}
+        self._up_free = [0.0] * len(boards)
+        self._down_free = [0.0] * len(boards)
+        self._count = 0
+        self.spent = Spent()
+        for board, link in zip(boards, self._links, strict=True):
+            self._push(link.absences.end(0.0), Came(board))
+
+    def copy(self) -> Timeline:
+        """One that can go on by itself; what is drawn is the same for both."""
+        other = object.__new__(Timeline)
+        other.boards, other.effort = self.boards, self.effort
+        other._speeds, other._links, other._owner = self._speeds, self._links, self._owner
+        other._queue, other._jobs = self._queue.copy(), self._jobs.copy()
+        other._up_free, other._down_free = self._up_free.copy(), self._down_free.copy()
+        other._count, other.spent = self._count, Spent()
+        return other
+
+    def next_time(self) -> float:
+        """When the next thing happens; some of it concerns only boards."""
+        return self._queue[0][0] if self._queue else math.inf
+
+    def pop(self) -> tuple[float, Happening | None]:
+        """The next thing that happens, and when; None if it concerns only its board."""
+        now, _, happening = heapq.heappop(self._queue)
+        match happening:
+            case Came(board):
+                away = self._links[board.index].absences.next_start(now)
+                if away < math.inf:
+                    self._push(away, Left(board))
+            case Left(board):
+                self._push(self._links[board.index].absences.end(now), Came(board))
+            case _Computed(job):
+                if self._jobs.get((job.kind, job.client)) is job:
+                    self._send(job, now)
+                return now, None
+            case Arrived(job):
+                if self._jobs.get((job.kind, job.client)) is not job:
+                    return now, None
+                del self._jobs[job.kind, job.client]
+        return now, happening
+
+    def open(self, opening: Opening, now: float) -> None:
+        """A round is published, or once more with more clients."""
+        wanted: dict[int, list[tuple[Kind, int]]] = {}
+        for kind in KINDS:
+            for client in sorted(opening.trainers if kind == "train" else opening.testers):
+                wanted.setdefault(self._owner[client].index, []).append((kind, client))
+        for board in sorted({self._owner[client].index for _, client in self._jobs}):
+            self._give_up(board, opening, now)
+        for board, link in enumerate(self._links):
+            seconds = opening.download * 8 / link.down
+            self.spent.add(board, seconds, self._group(board).hardware.sending)
+            if board in wanted:  # the others receive it as well, and do nothing with it
+                arrived = self._receive(board, opening.download, now)
+                self._plan(board, wanted[board], opening, arrived, now)
+
+    def _give_up(self, board: int, opening: Opening, now: float) -> None:
+        known = now + self._links[board].one_way
+        for job in self._jobs_of(board):
+            if not self._is_wanted(job, opening):
+                del self._jobs[job.kind, job.client]
+                if job.end > now:  # else it has been computed, and charged
+                    self._charge(replace(job, end=min(job.end, known)))
+
+    def _jobs_of(self, board: int) -> list[Job]:
+        keys = [(kind, client) for kind in KINDS for client in self.boards[board].clients]
+        return [self._jobs[key] for key in keys if key in self._jobs]
+
+    @staticmethod
+    def _is_wanted(job: Job, opening: Opening) -> bool:
+        oldest = opening.round_number - (opening.staleness if job.kind == "train" else 0)
+        clients = opening.trainers if job.kind == "train" else opening.testers
+        return job.round_number >= oldest and job.client in clients
+
+    def _receive(self, board: int, size: int, now: float) -> float:
+        link = self._links[board]
+        start = max(now, self._down_free[board]) if link.flows_from(now) == now else now
+        end = self._down_free[board] = link.sent(start, size, up=False)
+        return end + self._delay(link)
+
+    def _plan(
+        self,
+        board: int,
+        wanted: Sequence[tuple[Kind, int]],
+        opening: Opening,
+        arrived: float,
+        now: float,
+    ) -> None:
+        running = [job.end for job in self._jobs_of(board) if job.end > now]
+        workers = self._group(board).workers
+        slots = sorted(running)[-workers:]
+        slots += [now] * (workers - len(slots))
+        for kind, client in wanted:
+            if (kind, client) in self._jobs:  # of an earlier round, and still of use
+                continue
+            slots.sort()
+            start = max(slots[0], arrived)
+            job = self._job(kind, client, board, start, opening)
+            slots[0] = job.end
+            self._jobs[kind, client] = job
+            self._push(job.end, _Computed(job))
+
+    def _job(self, kind: Kind, client: int, board: int, start: float, opening: Opening) -> Job:
+        samples = (self.effort.train if kind == "train" else self.effort.test)[client]
+        seconds, share = samples / self._speeds[board], 1.0
+        if kind == "train" and start + seconds > opening.until:
+            left = max(0.0, opening.until - start)
+            share, seconds = left / seconds, left
+        end = round(start + seconds, 6)
+        return Job(kind, client, opening.round_number, board, start, end, share)
+
+    def _send(self, job: Job, now: float) -> None:
+        self._charge(job)
+        link, size = self._links[job.board], self.effort.update
+        if job.kind == "test":
+            size = MESSAGE
+        start = max(now, self._up_free[job.board])
+        end = self._up_free[job.board] = link.sent(start, size, up=True)
+        self.spent.add(job.board, size * 8 / link.up, self._group(job.board).hardware.sending)
+        self._push(end + self._delay(link), Arrived(job))
+
+    def _charge(self, job: Job) -> None:
+        watts = self._group(job.board).hardware.training
+        self.spent.add(job.board, job.end - job.start, watts)
+
+    def _group(self, board: int) -> Group:
+        return self.boards[board].group
+
+    def _delay(self, link: Link) -> float:
+        self._count += 1
+        return link.delay(self._count)
+
+    def _push(self, time: float, happening: Happening | _Computed) -> None:
+        self._count += 1
+        heapq.heappush(self._queue, (round(time, 6), self._count, happening))

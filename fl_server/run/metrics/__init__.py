@@ -1,0 +1,1 @@
+"""What a run measured: its lines, sums and summary."""
