@@ -16,7 +16,8 @@ class PrivacySection(Section, frozen=True, kw_only=True):
         bool,
         Meta(
             description="Secure aggregation: boards mask their updates, so that the coordinator "
-            'and the broker learn the sum of a round only; needs aggregation.arithmetic = "exact".'
+            "and the broker learn the sum of a round only; needs "
+            'aggregation.arithmetic = "exact".'
         ),
     ] = False
     threshold: Annotated[
@@ -24,8 +25,7 @@ class PrivacySection(Section, frozen=True, kw_only=True):
         Meta(
             gt=0.5,
             le=1,
-            description="Share of a secured round's clients without whom its sum is not opened; "
-            "as many may fall out between the exchange of keys and the end of the round as are "
-            "left.",
+            description="Share of a secured round's clients whose updates it needs: if more "
+            "of them drop out after the exchange of keys, its sum is not opened.",
         ),
     ] = 0.6
