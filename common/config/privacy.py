@@ -15,7 +15,7 @@ class PrivacySection(Section, frozen=True, kw_only=True):
     secure: Annotated[
         bool,
         Meta(
-            description="Secure aggregation: boards mask their updates, so that the coordinator "
+            description="Secure aggregation: boards mask updates, so that the coordinator "
             "and the broker learn the sum of a round only; needs "
             'aggregation.arithmetic = "exact".'
         ),
