@@ -21,7 +21,7 @@ from common.errors import UsageError
 from common.experiment.resolve import participants_of
 from common.program.logs import HUMAN, LineFormatter
 from common.program.malloc import keep_buffers
-from common.program.signals import stopped_by_signals
+from common.program.signals import ends_with, how_to_go_on, stopped_by_signals
 from common.wire.paho_link import PahoLink
 from fl_server.coordinator.conductor import StartRecord
 from fl_server.coordinator.local_clients import LocalClients
@@ -34,8 +34,9 @@ from fl_server.lab.fault_script import Script
 from fl_server.lab.faulty_lab import FaultyLab
 from fl_server.lab.lab import Lab, check_boards, keep_only_logs
 from fl_server.lab.restarts import restarting_boards
+from fl_server.run.find import resume_command
 from fl_server.run.metrics.tensorboard import EventFile
-from fl_server.run.provenance import record_machine
+from fl_server.run.provenance import Start, note_start, record_machine
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
 from fl_server.watch.displays import Lines, Screen, Style, make_display, show_summary
@@ -61,6 +62,7 @@ class RunOptions:
     web: web.PageAddress | None = None
     data: Path | None = None  # the boards' own data, in a lab or a simulation
     fleet: Fleet | None = None  # what the boards are like, in a lab or a simulation
+    start: Start | None = None  # how the run is started, to be noted in its folder
 
     @property
     def start_record(self) -> StartRecord | None:
@@ -81,6 +83,7 @@ class _Work:
 
     display: Screen | Lines
     viewers: Viewers
+    again: str  # the command to go on with
 
     def observe(self, fact: facts.Fact) -> None:
         self.viewers.observe(fact)
@@ -91,8 +94,6 @@ def run(
     store: RunStore,
     address: Address,
     federation: str,
-    *,
-    credentials: Path | None = None,
 ) -> bool:
     """Coordinate a run over a broker; False if it was interrupted."""
     if store.finished:  # perhaps killed before all boards had received it
@@ -114,13 +115,7 @@ def run(
             stopped_by_signals(coordinator.stop),
         ):
             finished = coordinator.run()
-    way = f"--credentials {credentials}" if credentials else f"--broker {address}"
-    return _conclude(
-        options,
-        work,
-        finished=finished,
-        how=f"fl-server resume {store.folder.name} --runs {options.runs} {way}",
-    )
+    return _conclude(options, work, finished=finished)
 
 
 def lab(options: RunOptions, store: RunStore, *, boards: int, workers: int) -> bool:
@@ -133,17 +128,14 @@ def lab(options: RunOptions, store: RunStore, *, boards: int, workers: int) -> b
             finished = _coordinate(testbed, options, store, work)
         if finished:
             keep_only_logs(folder)
-    again = f"{store.folder}/experiment.toml --run {store.folder.name} --runs {options.runs}"
-    where = f" --data {options.data}" if options.data else ""
-    how = f"fl-server lab {again} --boards {boards}{where}"
-    return _conclude(options, work, finished=finished, how=how)
+    return _conclude(options, work, finished=finished)
 
 
 def run_in(testbed: Lab, options: RunOptions, store: RunStore) -> bool:
     """A run on the boards of a lab that stays; False if it was interrupted."""
     with _at_work(options, store) as work:
         finished = _coordinate(testbed, options, store, work)
-    return _conclude(options, work, finished=finished, how="the same command again")
+    return _conclude(options, work, finished=finished)
 
 
 def _coordinate(testbed: Lab, options: RunOptions, store: RunStore, work: _Work) -> bool:
@@ -171,8 +163,9 @@ def faulty_lab(
     folder = store.folder / "lab"
     display = Lines(store.folder.name)
     data, code = options.data, store.code
+    note_start(store.folder, options.start)
     own = Lab(folder, participants, boards, workers, relayed=True, data=data, code=code)
-    with own as testbed:
+    with ends_with(resume_command(store.folder)), own as testbed:
         troubled = FaultyLab(store, testbed, script, display.write)
         with (
             _shown(options, testbed.address, "fl", display.observe),
@@ -182,6 +175,8 @@ def faulty_lab(
     if finished:
         keep_only_logs(folder)
     display.show(recovery_table(recoveries(troubled.recovered())))
+    if not finished:
+        display.write(how_to_go_on(resume_command(store.folder)))
     return finished
 
 
@@ -223,14 +218,18 @@ def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> boo
         ).run()
         if finished:
             shutil.rmtree(store.folder / "clients", ignore_errors=True)
-    return _conclude(options, work, finished=finished, how="the same command again")
+    return _conclude(options, work, finished=finished)
 
 
 @contextmanager
 def _at_work(options: RunOptions, store: RunStore) -> Iterator[_Work]:
     """The run's folder locked, its log open, a display on."""
     keep_buffers()
-    with FolderLock(store.folder, f"a coordinator of run {store.folder.name!r}"):
+    again = resume_command(store.folder)
+    with (
+        FolderLock(store.folder, f"a coordinator of run {store.folder.name!r}"),
+        ends_with(again),
+    ):
         handler = logging.FileHandler(
             store.folder / "server.log", encoding="utf-8", errors="backslashreplace"
         )
@@ -240,7 +239,8 @@ def _at_work(options: RunOptions, store: RunStore) -> Iterator[_Work]:
         root.setLevel(min(root.level, logging.INFO))
         try:
             record_machine(store.folder)
-            with _viewers(options, store) as work:
+            note_start(store.folder, options.start)
+            with _viewers(options, store, again) as work:
                 yield work
         finally:
             root.removeHandler(handler)
@@ -248,7 +248,7 @@ def _at_work(options: RunOptions, store: RunStore) -> Iterator[_Work]:
 
 
 @contextmanager
-def _viewers(options: RunOptions, store: RunStore) -> Iterator[_Work]:
+def _viewers(options: RunOptions, store: RunStore, again: str) -> Iterator[_Work]:
     """A display, and an event file if one is wanted."""
     event_file = EventFile(store.folder, time.time()) if options.tensorboard else None
     make = options.display or (lambda title: make_display(title, options.style))
@@ -259,7 +259,7 @@ def _viewers(options: RunOptions, store: RunStore) -> Iterator[_Work]:
     with without_failure(_DISPLAY):
         display.__enter__()
     try:
-        yield _Work(display, Viewers(observers))
+        yield _Work(display, Viewers(observers), again)
     finally:
         with without_failure(_DISPLAY):
             display.__exit__()
@@ -281,19 +281,17 @@ def _shown(
         yield
 
 
-def _conclude(options: RunOptions, work: _Work, *, finished: bool, how: str) -> bool:
+def _conclude(options: RunOptions, work: _Work, *, finished: bool) -> bool:
     if not finished:
         log.info("interrupted")
     if options.display is None and work.viewers.has(_DISPLAY):
         with without_failure(_DISPLAY):
-            _show_end(options, work.display, finished=finished, how=how)
+            _show_end(options, work, finished=finished)
     return finished
 
 
-def _show_end(
-    options: RunOptions, display: Screen | Lines, *, finished: bool, how: str
-) -> None:
+def _show_end(options: RunOptions, work: _Work, *, finished: bool) -> None:
     if not finished:
-        display.write(f"stopped; nothing is lost. Go on with: {how}")
+        work.display.write(how_to_go_on(work.again))
     elif options.style in ("screen", "plain"):
-        show_summary(display.view)
+        show_summary(work.display.view)

@@ -17,7 +17,7 @@ from common.experiment.file import load_experiment
 from common.experiment.resolve import participants_of
 from common.program.cli import INTERRUPTED, Commands, version_option
 from fl_server import launch
-from fl_server.cli.control import let_go_on, pause, stop
+from fl_server.cli.control import pause, stop
 from fl_server.cli.data import data
 from fl_server.cli.experiment import check, init
 from fl_server.cli.options import (
@@ -35,6 +35,7 @@ from fl_server.cli.queue import serve, show_queue, submit
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
 from fl_server.cli.reproduce import reproduce
+from fl_server.cli.resume import resume
 from fl_server.cli.runs import diff, list_runs
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
@@ -43,7 +44,7 @@ from fl_server.coordinator.dask_clients import clients_for
 from fl_server.fleet.file import boards_of
 from fl_server.lab.faulty_lab import read_script
 from fl_server.lab.lab import share_out
-from fl_server.run.find import find_or_create, find_run
+from fl_server.run.find import find_or_create
 from fl_server.run.fleet import keep_fleet, read_fleet
 from fl_server.watch.web.server import read_page_address
 
@@ -52,7 +53,7 @@ from fl_server.watch.web.server import read_page_address
     cls=Commands,
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
-        *(sweep, reproduce, watch, status, replay_run, pause, stop),
+        *(sweep, reproduce, watch, status, replay_run, pause, stop, resume),
         *(serve, submit, show_queue),
     ],
 )
@@ -93,46 +94,7 @@ def run(
     probe(reached.address)  # before a run folder is made
     options = _with_page(options, web)
     store = find_or_create(options.runs, experiment, name)
-    finished = launch.run(
-        options, store, reached.address, reached.federation, credentials=credentials
-    )
-    _exit(finished=finished)
-
-
-@main.command()
-@click.argument("name", metavar="RUN")
-@click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
-              help="How long to wait for a broker that does not answer.")  # fmt: skip
-@click.option("--stay-paused", is_flag=True,
-              help="Come back paused if the run was paused: for who restarts it.")  # fmt: skip
-@broker_options
-@web_option
-@run_options
-def resume(
-    name: str,
-    wait: float,
-    stay_paused: bool,
-    broker: str | None,
-    credentials: Path | None,
-    federation: str | None,
-    web: str | None,
-    options: launch.RunOptions,
-) -> None:
-    """Go on with a run that was paused, stopped, interrupted, killed or unplugged.
-
-    \b
-    Example: fl-server resume demo-3 --credentials server.toml
-    """
-    if not stay_paused and let_go_on(options.runs, name):
-        return
-    options = _with_page(options, web)
-    store = find_run(options.runs, Path(name).name)
-    reached = reach(broker, credentials, federation, "coordinator")
-    probe(reached.address, patience=wait)
-    finished = launch.run(
-        options, store, reached.address, reached.federation, credentials=credentials
-    )
-    _exit(finished=finished)
+    _exit(finished=launch.run(options, store, reached.address, reached.federation))
 
 
 @main.command()

@@ -10,7 +10,7 @@ from common.disk.lock import holder
 from common.errors import UsageError
 from fl_server.cli.options import runs_option
 from fl_server.run.control import Wish, write_wish
-from fl_server.run.find import find_folder
+from fl_server.run.find import find_folder, resume_command
 from fl_server.run.run_record import read_record
 
 
@@ -24,10 +24,7 @@ def pause(name: str, runs: Path) -> None:
     Example: fl-server pause demo-3
     """
     folder = _ask(runs, name, "pause")
-    click.echo(
-        f"{folder.name} pauses after this round; go on with: fl-server resume "
-        f"{folder.name} --runs {runs}"
-    )
+    click.echo(f"{folder.name} pauses after this round; go on with: {resume_command(folder)}")
 
 
 @click.command()
@@ -41,8 +38,7 @@ def stop(name: str, runs: Path) -> None:
     """
     folder = _ask(runs, name, "stop")
     click.echo(
-        f"{folder.name} stops after this round; go on later with: fl-server resume "
-        f"{folder.name} --runs {runs}"
+        f"{folder.name} stops after this round; go on later with: {resume_command(folder)}"
     )
 
 
@@ -53,7 +49,7 @@ def _ask(runs: Path, name: str, wish: Wish) -> Path:
     if not holder(folder):
         raise UsageError(
             f"run {folder.name!r} is not going on; there is nothing to {wish}. Go on with: "
-            f"fl-server resume {folder.name} --runs {runs}"
+            f"{resume_command(folder)}"
         )
     write_wish(folder, wish)
     return folder

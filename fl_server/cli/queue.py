@@ -58,7 +58,7 @@ def serve(
     else:
         reached = reach(broker, credentials, federation, "coordinator")
         probe(reached.address)
-        place = on_broker(options, reached.address, reached.federation, credentials)
+        place = on_broker(options, reached.address, reached.federation)
     try:
         serve_queue(options.runs, place, _silent if options.style == "json" else click.echo)
     except KeyboardInterrupt:

@@ -13,7 +13,8 @@ from common.access.address import probe
 from common.access.credentials import reach
 from common.data.dataset import find_data
 from common.errors import UsageError
-from common.program.cli import INTERRUPTED
+from common.program.cli import INTERRUPTED, this_command
+from common.program.signals import ends_with, how_to_go_on
 from common.texts import escaped
 from fl_server import launch
 from fl_server.cli.options import broker_options, dask_option, overrides_option, run_options
@@ -68,7 +69,7 @@ def sweep(
     if (lab is not None) + simulation + (dask is not None) > 1:
         raise UsageError("--lab, --simulate and --dask are different places; choose one")
     grid = plan(files, parse_seeds(seeds) if seeds else (), overrides)
-    with ExitStack() as stack:
+    with ends_with(this_command()), ExitStack() as stack:
         if dask is not None:
             cluster = stack.enter_context(cluster_at(dask))
             _show(options, grid, run_on_cluster(cluster, options, grid))
@@ -93,7 +94,7 @@ def sweep(
 
 def _show(options: launch.RunOptions, grid: tuple[Planned, ...], outcome: Outcome) -> None:
     if outcome.interrupted:
-        click.echo("stopped; nothing is lost. The same command goes on where it was.")
+        click.echo(how_to_go_on(this_command()))
         sys.exit(INTERRUPTED)
     if outcome.finished and options.style != "json":
         print_results([read_run(folder) for folder in outcome.finished])
