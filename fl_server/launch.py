@@ -39,11 +39,10 @@ from fl_server.run.provenance import record_machine
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
 from fl_server.watch.displays import Lines, Screen, Style, make_display, show_summary
-from fl_server.watch.facts.making import stamped
 from fl_server.watch.recovery import recoveries
 from fl_server.watch.screen import recovery_table
 from fl_server.watch.viewers import Viewers, without_failure
-from fl_server.watch.web import server as web
+from fl_server.web.site import Site, shown_here, shown_live
 
 log = logging.getLogger(__name__)
 _DISPLAY = "the display"
@@ -58,7 +57,7 @@ class RunOptions:
     tensorboard: bool = False
     record: Path | None = None
     display: Callable[[str], Screen | Lines] | None = None
-    web: web.PageAddress | None = None
+    web: Site | None = None
     data: Path | None = None  # the boards' own data, in a lab or a simulation
     fleet: Fleet | None = None  # what the boards are like, in a lab or a simulation
 
@@ -110,7 +109,7 @@ def run(
             record=options.start_record,
         )
         with (
-            _shown(options, address, federation, work.observe),
+            shown_live(options.web, address, federation, work.observe),
             stopped_by_signals(coordinator.stop),
         ):
             finished = coordinator.run()
@@ -156,7 +155,7 @@ def _coordinate(testbed: Lab, options: RunOptions, store: RunStore, work: _Work)
         record=options.start_record,
     )
     with (
-        _shown(options, testbed.address, "fl", work.observe),
+        shown_live(options.web, testbed.address, "fl", work.observe),
         restarting_boards(testbed, coordinator.fail),
         stopped_by_signals(coordinator.stop),
     ):
@@ -175,7 +174,7 @@ def faulty_lab(
     with own as testbed:
         troubled = FaultyLab(store, testbed, script, display.write)
         with (
-            _shown(options, testbed.address, "fl", display.observe),
+            shown_live(options.web, testbed.address, "fl", display.observe),
             stopped_by_signals(troubled.stop),
         ):
             finished = troubled.run()
@@ -212,7 +211,7 @@ def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> boo
     """The run on this machine, without a broker; of a fleet, in virtual time."""
     fleet = options.fleet
     make = Simulation if fleet is None else functools.partial(VirtualSimulation, fleet=fleet)
-    with _at_work(options, store) as work:
+    with _at_work(options, store) as work, shown_here(options.web, store, work.viewers):
         finished = make(
             store,
             clients=clients,
@@ -266,19 +265,6 @@ def _viewers(options: RunOptions, store: RunStore) -> Iterator[_Work]:
         if event_file is not None:
             with without_failure("TensorBoard's event file"):
                 event_file.close()
-
-
-@contextmanager
-def _shown(
-    options: RunOptions, address: Address, federation: str, observe: facts.Observer
-) -> Iterator[None]:
-    """The run on a web page, if one is wanted."""
-    if options.web is None:
-        yield
-        return
-    with web.serving(options.web, address, federation) as served:
-        observe(stamped(facts.Web(text=f"the page is at {served.url}"), time.time()))
-        yield
 
 
 def _conclude(options: RunOptions, work: _Work, *, finished: bool, how: str) -> bool:

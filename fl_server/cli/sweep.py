@@ -16,7 +16,14 @@ from common.errors import UsageError
 from common.program.cli import INTERRUPTED
 from common.texts import escaped
 from fl_server import launch
-from fl_server.cli.options import broker_options, dask_option, overrides_option, run_options
+from fl_server.cli.options import (
+    broker_options,
+    dask_option,
+    overrides_option,
+    page_options,
+    run_options,
+    with_page,
+)
 from fl_server.coordinator.dask_cluster import cluster_at
 from fl_server.reports.output.terminal import print_results
 from fl_server.reports.runs import read_run
@@ -40,6 +47,7 @@ from fl_server.sweeps.runner import Outcome, in_lab, on_broker, run_all, simulat
               help="Clients that the simulation trains side by side.")  # fmt: skip
 @dask_option
 @broker_options
+@page_options
 @run_options
 def sweep(
     files: tuple[Path, ...],
@@ -53,6 +61,8 @@ def sweep(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
+    web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Run many experiments: one after another on the same boards, or side by side on a cluster.
@@ -69,6 +79,9 @@ def sweep(
         raise UsageError("--lab, --simulate and --dask are different places; choose one")
     grid = plan(files, parse_seeds(seeds) if seeds else (), overrides)
     with ExitStack() as stack:
+        options = stack.enter_context(with_page(options, web, control=control, home="runs"))
+        if options.web is not None:
+            click.echo(f"the page is at {options.web.url}")
         if dask is not None:
             cluster = stack.enter_context(cluster_at(dask))
             _show(options, grid, run_on_cluster(cluster, options, grid))
