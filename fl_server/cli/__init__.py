@@ -20,6 +20,7 @@ from fl_server import launch
 from fl_server.cli.control import let_go_on, pause, stop
 from fl_server.cli.data import data
 from fl_server.cli.experiment import check, init
+from fl_server.cli.fleet import fleet as fleet_files
 from fl_server.cli.options import (
     broker_options,
     dask_option,
@@ -53,7 +54,7 @@ from fl_server.watch.web.server import read_page_address
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
         *(sweep, reproduce, watch, status, replay_run, pause, stop),
-        *(serve, submit, show_queue),
+        *(serve, submit, show_queue, fleet_files),
     ],
 )
 @version_option()
