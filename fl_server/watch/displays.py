@@ -235,7 +235,8 @@ def _summary_lines(folder: Path) -> list[str]:
         for name, metric in named.items()
         if (figure := found.figures.get(metric)) is not None
     ]
-    ratio = f"; log10(global/personal) = {found.overall.value:+.3f}" if found.overall else ""
+    compared = found.overall is not None and found.share  # of errors a ratio says little
+    ratio = f"; log10(global/personal) = {found.overall.value:+.3f}" if compared else ""
     cost = found.cost
     return [
         f"best {found.main}: {', '.join(parts) or 'nothing was tested'}{ratio}",
