@@ -2,8 +2,8 @@
 # Brings this checkout to where its commands run: Python, Mosquitto, .venv with pinned packages.
 #   scripts/setup.sh demo    what an experiment needs
 #   scripts/setup.sh test    that, and the tools of the tests
-#   scripts/setup.sh arm     that, and what emulates boards
-#   scripts/setup.sh fleet   that, Ansible, and what makes machines to provision
+#   scripts/setup.sh fleet   all that, Ansible, and what makes machines to provision
+#   scripts/setup.sh arm     as test, and what emulates boards
 # A second run finds its stamp and ends at once. PYTHON=python3.12 chooses the interpreter.
 set -eu
 cd "$(dirname "$0")/.."

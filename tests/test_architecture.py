@@ -83,7 +83,8 @@ WORLD = {"os", "paho", "pathlib", "queue", "socket", "subprocess", "threading", 
 WORLD |= {"asyncio", "datetime", "multiprocessing", "random", "select", "shutil", "tempfile"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MAKE_LINKS = {
-    "fl_server/launch.py",
+    "fl_server/launch/__init__.py",
+    "fl_server/launch/labs.py",
     "broker/cli.py",
     "fl_client/cli/__init__.py",
     "fl_client/cli/doctor.py",

@@ -182,9 +182,9 @@ def send(
         if there and client not in current.safe and due:
             open_bytes += size
             sent[result] = math.inf
-            actions.append(SendUpdate(client, current.round, again=result in work.sent))
-            if client in work.results:
+            if client in work.results:  # first: from then on, an update is on its way
                 actions.append(Publish(work.results[client]))
+            actions.append(SendUpdate(client, current.round, again=result in work.sent))
     measured = frozenset(current.measured)
     for client, metrics in work.metrics.items():
         if client in measured:

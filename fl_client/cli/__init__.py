@@ -53,10 +53,14 @@ def main() -> None:
 @click.option("--cold", is_flag=True,
               help="Import torch only when an experiment begins, and free its memory after it: "
               "for small boards.")  # fmt: skip
+@click.option("--speed", type=click.FloatRange(0), default=0.0, metavar="SAMPLES",
+              help="Train no more samples per second in a training process than this: a slower "
+              "board, as in a lab with --fleet.")  # fmt: skip
 @log_options
 def run(
     record: Path | None,
     cold: bool,
+    speed: float,
     verbose: int,
     quiet: bool,
     log_format: str,
@@ -74,7 +78,7 @@ def run(
     """
     set_up_logging(-1 if quiet else verbose, log_format)
     keep_buffers()
-    settings = replace(_settings(options), record=record)
+    settings = replace(_settings(options), record=record, speed=speed)
     if (problem := threads_problem()) is not None:
         raise UsageError(f"this system refuses to start a thread ({problem}); {NO_THREADS}")
     warm = not cold and has_room_for_torch()
