@@ -1,4 +1,4 @@
-.PHONY: help demo test quick chaos docs fleet-test install-test arm-test bench setup-flower check clean setup-demo setup-test setup-fleet
+.PHONY: help demo test quick chaos docs fleet-test install-test arm-test bench setup-flower check clean setup-demo setup-test setup-arm setup-fleet
 BIN := .venv/bin
 
 help:  ## this list
@@ -25,8 +25,7 @@ fleet-test: setup-fleet  ## the playbooks on four machines made for it (root, up
 install-test: setup-fleet  ## install.sh on machines made for it (root, about 5 minutes)
 	timeout 900 $(BIN)/python -m tests.fleet.installer
 
-arm-test: setup-test  ## emulated Raspberry Pi 4 and Jetson Nano: installer, doctor, runs (root, up to an hour)
-	@command -v mmdebstrap qemu-aarch64-static >/dev/null || apt-get -qq install -y mmdebstrap qemu-user-static
+arm-test: setup-arm  ## emulated Raspberry Pi 4 and Jetson Nano: installer, doctor, runs (root, up to an hour)
 	timeout 3600 $(BIN)/python -m tests.arm
 
 docs: setup-test  ## write the tables of settings, options and studies in docs/ anew
@@ -52,6 +51,9 @@ setup-demo:
 
 setup-test:
 	@scripts/setup.sh test
+
+setup-arm:
+	@scripts/setup.sh arm
 
 setup-fleet:
 	@scripts/setup.sh fleet
