@@ -31,6 +31,7 @@ from fl_server.cli.options import (
     run_options,
     web_option,
 )
+from fl_server.cli.queue import serve, show_queue, submit
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
 from fl_server.cli.reproduce import reproduce
@@ -52,6 +53,7 @@ from fl_server.watch.web.server import read_page_address
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
         *(sweep, reproduce, watch, status, replay_run, pause, stop),
+        *(serve, submit, show_queue),
     ],
 )
 @version_option()
@@ -136,11 +138,13 @@ def resume(
 @main.command()
 @experiment_file
 @overrides_option
-@click.option("--boards", type=click.IntRange(1, 500), default=4, show_default=True,
-              help="Board daemons; the clients are shared out among them.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
-              help="Training processes of each board.")  # fmt: skip
+@click.option("--boards", type=click.IntRange(1, 500),
+              help="Board daemons; the clients are shared out among them.  [default: 4]",
+              )  # fmt: skip
+@click.option("--workers", type=click.IntRange(1, 64),
+              help="Training processes of each board.  [default: 1]")  # fmt: skip
 @data_option
+@fleet_option
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
               help="Inject the faults of this script (see docs/faults.md).")  # fmt: skip
 @run_option
@@ -149,9 +153,10 @@ def resume(
 def lab(
     file: Path,
     overrides: tuple[str, ...],
-    boards: int,
-    workers: int,
+    boards: int | None,
+    workers: int | None,
     data: Path | None,
+    fleet: Path | None,
     faults: Path | None,
     name: str | None,
     web: str | None,
@@ -159,23 +164,29 @@ def lab(
 ) -> None:
     """Run an experiment on this machine: a private broker, boards as processes, and all.
 
+    With --fleet, boards are as slow, and their links as bad, as that file says.
+
     \b
     Example: fl-server lab examples/demo.toml --boards 4
+    Example: fl-server lab examples/demo.toml --fleet examples/fleets/village.toml
     Example: fl-server lab examples/demo.toml --faults examples/faults/rough-day.toml
     """
     experiment = load_experiment(file, overrides)
     options = dataclasses.replace(options, data=data)
     launch.require_local(options, experiment)
     find_data(experiment.data)
-    names = tuple(share_out(range(experiment.data.clients), boards))
-    script = read_script(faults, names) if faults else None
-    options = _with_page(options, web)
+    if fleet is not None and (boards or workers or faults):
+        raise UsageError("--fleet says what the lab is like: no --boards, --workers, --faults")
+    there = share_out(participants_of(experiment), boards or 4, workers or 1)
+    script = read_script(faults, tuple(there)) if faults else None
+    options = _with_fleet(_with_page(options, web), experiment, fleet)
     store = find_or_create(options.runs, experiment, name)
     if script is not None:
-        _exit(
-            finished=launch.faulty_lab(options, store, script, boards=boards, workers=workers)
-        )
-    _exit(finished=launch.lab(options, store, boards=boards, workers=workers))
+        _exit(finished=launch.faulty_lab(options, store, script, there))
+    if fleet is not None and options.fleet is not None:
+        keep_fleet(fleet, store.folder)
+        _exit(finished=launch.fleet_lab(options, store, options.fleet))
+    _exit(finished=launch.lab(options, store, there))
 
 
 @main.command()
