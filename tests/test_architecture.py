@@ -24,7 +24,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "common": (
         {"errors", "__init__"},
         {"ids", "rng", "texts", "arrays", "plugins"},
-        {"disk", "access", "program", "code_files"},
+        {"disk", "program", "code_files"},
+        {"access"},
         {"install", "privacy"},
         {"wire"},
         {"config"},
