@@ -1,4 +1,4 @@
-"""PURE: boards and links as a run has shown them, for a fleet file."""
+"""Boards and links as a run has shown them, for a fleet file."""
 
 from __future__ import annotations
 
