@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from common.config import Experiment, Section
+from common.config import Experiment, Schema, Section
 from common.config.data import DataSection
 from common.config.learning import ModelSection, TrainingSection
+from common.config.privacy import PrivacySection
 from common.config.run import AggregationSection, EvaluationSection
 
 _BY_DRAW = {"dirichlet", "dirichlet-client", "ls", "qs", "lsqs"}
@@ -19,11 +20,14 @@ def doubts(experiment: Experiment, *, selected: int, has_norm: bool) -> Iterator
     `selected` clients train in each round; `has_norm`: the model has BatchNorm layers.
     """
     yield from _contradictions(experiment, selected)
+    if experiment.data.schema is not None:
+        yield from doubtful_columns(experiment.data.schema)
     for name, without_effect in (
         ("model", _of_model(experiment.model, has_norm=has_norm)),
         ("training", _of_training(experiment.training)),
         ("data", _of_data(experiment.data)),
         ("aggregation", _of_aggregation(experiment.aggregation)),
+        ("privacy", _of_privacy(experiment.privacy)),
         ("evaluation", _of_evaluation(experiment.evaluation)),
     ):
         section: Section = getattr(experiment, name)
@@ -32,6 +36,19 @@ def doubts(experiment: Experiment, *, selected: int, has_norm: bool) -> Iterator
             value = getattr(section, key)
             if why and value != getattr(usual, key):
                 yield f"{name}.{key} = {value!r} has no effect: {why}"
+
+
+def doubtful_columns(schema: Schema) -> Iterator[str]:
+    """Texts that most rows have one of their own of: ids and dates, which teach nothing."""
+    rows = schema.train + schema.test
+    for column in schema.columns:
+        different = len(column.categories)
+        if rows and 2 * different > rows:
+            yield (
+                f"column {column.name!r} has {different} different texts in {rows} rows, as "
+                "ids and dates have: nothing can be learned from it; name the other columns in "
+                "data.features"
+            )
 
 
 def _contradictions(experiment: Experiment, selected: int) -> Iterator[str]:
@@ -98,6 +115,10 @@ def _of_aggregation(aggregation: AggregationSection) -> dict[str, str]:
         "hostile": "" if "krum" in aggregation.rule else "the rule is another one",
         "largest": "" if exact else "the arithmetic is 'float'",
     }
+
+
+def _of_privacy(privacy: PrivacySection) -> dict[str, str]:
+    return {"threshold": "" if privacy.secure else "privacy.secure is false"}
 
 
 def _of_evaluation(evaluation: EvaluationSection) -> dict[str, str]:

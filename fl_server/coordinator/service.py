@@ -97,10 +97,12 @@ class Coordinator:
         self._reported_waiting = -WAITING_SECONDS
         self._held: list[Event] = []  # until our claim to be the coordinator is settled
         experiment = store.experiment()
+        if experiment.privacy.secure:
+            raise FedbedError("privacy.secure is true, which no run over a broker can do yet")
         aggregator = self._aggregator = Aggregator(store, experiment)
         incarnation = store.next_incarnation()
         policy = policy_of(store.run, experiment)
-        state = resume_state(aggregator, incarnation, clock())
+        state = resume_state(aggregator, policy, incarnation, clock())
         self._history = History(aggregator.lines(), aggregator.task.main.name)
         self.conductor = Conductor(
             aggregator,

@@ -17,11 +17,9 @@ from typing import Literal
 
 from common.access.address import Address
 from common.errors import UsageError
-from fl_server.run.store import RunStore
 from fl_server.watch import facts
 from fl_server.watch.facts.making import stamped
 from fl_server.watch.topic_reader import TopicReader
-from fl_server.watch.viewers import Viewers
 from fl_server.web.address import PageAddress
 from fl_server.web.answers import Shown
 from fl_server.web.audience import Audience
@@ -124,28 +122,3 @@ def serving(at: PageAddress, address: Address, federation: str) -> Iterator[Site
     """The page of whatever is live on a broker, for as long as the block lasts."""
     with Site(at) as site, site.watching(address, federation):
         yield site
-
-
-@contextmanager
-def shown_live(
-    site: Site | None, address: Address, federation: str, observe: facts.Observer
-) -> Iterator[None]:
-    """A run over a broker on the page, if there is one."""
-    if site is None:
-        yield
-        return
-    observe(stamped(facts.Web(text=f"the page is at {site.url}"), time.time()))
-    with site.watching(address, federation):
-        yield
-
-
-@contextmanager
-def shown_here(site: Site | None, store: RunStore, viewers: Viewers) -> Iterator[None]:
-    """A run without a broker on the page, if there is one."""
-    if site is None:
-        yield
-        return
-    viewers.observe(stamped(facts.Web(text=f"the page is at {site.url}"), time.time()))
-    with site.showing(store.folder, store.run) as observe:
-        viewers.add("the web page", observe)
-        yield
