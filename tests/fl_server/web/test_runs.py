@@ -176,7 +176,7 @@ def test_the_tables_are_those_of_the_report(runs: Path) -> None:
     results = found["results"]
     assert results["columns"][:3] == ["run", "seeds", "rounds"]
     assert [row[:3] for row in results["rows"]] == [["tiny", "2", "2"]]
-    assert results["csv"].startswith("run,seeds,rounds,")
+    assert results["csv"].startswith('"run","seeds","rounds",')
     with pytest.raises(UsageError, match="choose at least one run"):
         ask(shown(runs), "/tables")
     with pytest.raises(UsageError, match="cannot be compared"):
