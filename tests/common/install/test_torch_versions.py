@@ -130,7 +130,7 @@ def test_there_is_a_torch_for_the_machine_we_are_on() -> None:
 def test_the_doctor_advises_what_the_installer_would_choose(
     glibc: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A board that is not here: its CPU, and a torch that dies on it, are told to the doctor."""
+    """A board that is not here: its CPU and a torch that dies on it are told to the doctor."""
     pi = Machine("aarch64", "armv8.0", glibc, "3.11")
     dying = TorchTrial(-signal.SIGILL, "import", "2.10.0")
     monkeypatch.setattr("fl_client.doctor.examine.this_machine", lambda: pi)
