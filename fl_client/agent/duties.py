@@ -56,9 +56,16 @@ def report_data(
     return replace(work, data_sent=now), reports
 
 
-def drop_old_rounds(work: Work, round_number: int) -> tuple[Work, tuple[Action, ...]]:
-    """Forget the results of other rounds, and cancel their jobs."""
-    stale = frozenset(job for job in work.jobs if job.round != round_number) - work.cancelled
+def drop_old_rounds(work: Work, selected: Selected) -> tuple[Work, tuple[Action, ...]]:
+    """Forget the results of other rounds, and cancel their jobs; also trainings of clients
+    that are not selected any more."""
+    round_number, clients = selected.round, frozenset(selected.clients)
+    stale = frozenset(
+        job
+        for job in work.jobs
+        if job.round != round_number or (job.kind == "train" and job.client not in clients)
+    )
+    stale -= work.cancelled
     work = replace(
         work,
         metrics={c: m for c, m in work.metrics.items() if m.round == round_number},

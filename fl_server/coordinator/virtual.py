@@ -148,9 +148,10 @@ class VirtualSimulation(Simulation):
             return
         size = len(self._aggregator.download(phase.round_number))
         opening = opening_after(before, conductor.state, size)
-        if opening is not None:
+        if opening is not None and opening.download:
             there = sum(b.lost_at is None for b in conductor.state.boards.values())
             self._write_downloads(phase.round_number, phase.selected, boards=there)
+        if opening is not None:
             self._timeline.open(opening, self._now.now)
 
     def _compute(self, jobs: Sequence[Job]) -> None:
