@@ -10,7 +10,6 @@ import click
 
 from common.access.address import probe
 from common.access.credentials import reach
-from common.config import Experiment
 from common.data.dataset import find_data
 from common.errors import UsageError
 from common.experiment.file import load_experiment
@@ -20,6 +19,7 @@ from fl_server import launch
 from fl_server.cli.control import let_go_on, pause, stop
 from fl_server.cli.data import data
 from fl_server.cli.experiment import check, init
+from fl_server.cli.fleet import fleet as fleet_files
 from fl_server.cli.options import (
     broker_options,
     dask_option,
@@ -30,6 +30,7 @@ from fl_server.cli.options import (
     run_option,
     run_options,
     web_option,
+    with_fleet,
 )
 from fl_server.cli.queue import serve, show_queue, submit
 from fl_server.cli.replay import replay_run
@@ -40,11 +41,10 @@ from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
 from fl_server.coordinator.dask_clients import clients_for
-from fl_server.fleet.file import boards_of
 from fl_server.lab.faulty_lab import read_script
 from fl_server.lab.lab import share_out
 from fl_server.run.find import find_or_create, find_run
-from fl_server.run.fleet import keep_fleet, read_fleet
+from fl_server.run.fleet import keep_fleet
 from fl_server.watch.web.server import read_page_address
 
 
@@ -53,7 +53,7 @@ from fl_server.watch.web.server import read_page_address
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
         *(sweep, reproduce, watch, status, replay_run, pause, stop),
-        *(serve, submit, show_queue),
+        *(serve, submit, show_queue, fleet_files),
     ],
 )
 @version_option()
@@ -179,7 +179,7 @@ def lab(
         raise UsageError("--fleet says what the lab is like: no --boards, --workers, --faults")
     there = share_out(participants_of(experiment), boards or 4, workers or 1)
     script = read_script(faults, tuple(there)) if faults else None
-    options = _with_fleet(_with_page(options, web), experiment, fleet)
+    options = with_fleet(_with_page(options, web), experiment, fleet)
     store = find_or_create(options.runs, experiment, name)
     if script is not None:
         _exit(finished=launch.faulty_lab(options, store, script, there))
@@ -224,23 +224,13 @@ def simulate(
         raise UsageError("data.partition is 'local', and data stays where it is: not by --dask")
     if dask is None:
         launch.require_data(options, experiment)
-    options = _with_fleet(options, experiment, fleet)
+    options = with_fleet(options, experiment, fleet)
     with clients_for(processes, dask) as clients:
         store = find_or_create(options.runs, experiment, name)
         if fleet is not None:
             keep_fleet(fleet, store.folder)
         finished = launch.simulate(options, store, clients)
     _exit(finished=finished)
-
-
-def _with_fleet(
-    options: launch.RunOptions, experiment: Experiment, path: Path | None
-) -> launch.RunOptions:
-    if path is None:
-        return options
-    fleet = read_fleet(path)
-    boards_of(fleet, participants_of(experiment))  # before a run folder is made
-    return dataclasses.replace(options, fleet=fleet)
 
 
 def _with_page(options: launch.RunOptions, web: str | None) -> launch.RunOptions:
