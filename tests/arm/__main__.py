@@ -1,8 +1,8 @@
 """From a bare arm64 system to a trained model, on emulated boards: python -m tests.arm (root).
 
 On each CPU: install.sh from a wheelhouse; `fl-client doctor` with the right torch and with one
-that dies there; runs of an x86 board with the emulated one, undisturbed, with its daemon killed,
-and the same from prepared shards, which must end with the same bits. The Cortex-A57 gets what a
+that dies there; runs of an x86 board with the emulated one: undisturbed, with its daemon killed
+and so from prepared shards. They must end with the same bits. The Cortex-A57 gets what a
 Jetson Nano gets: its system says that its C library is that of JetPack 4.6.
 """
 
