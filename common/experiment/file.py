@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import json
 import math
 import re
 import sys
@@ -20,6 +19,7 @@ from common.config import AlgorithmSection, DataSection, Experiment, Option, Sch
 from common.data.own.sources import is_own
 from common.errors import ConfigError
 from common.experiment.resolve import checked, own_code
+from common.experiment.toml_text import as_toml, shown
 from common.ids import NAMES
 from common.plugins import use_code
 
@@ -285,22 +285,3 @@ def description(hint: Any) -> str:  # noqa: ANN401 - a type, annotated or not
 
 def _first_line(kind: type) -> str:
     return (kind.__doc__ or "").strip().splitlines()[0]
-
-
-def shown(value: object) -> str:
-    """A value in an error text: as it stands in a file, not as Python has it."""
-    return as_toml(value) if isinstance(value, bool | dict | tuple | list) else repr(value)
-
-
-def as_toml(value: object) -> str:
-    """A setting's value as it stands in a file."""
-    if isinstance(value, str):  # JSON's escapes are TOML's, except surrogate pairs and DEL
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict):
-        pairs = (f"{key} = {as_toml(item)}" for key, item in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(as_toml(item) for item in value)}]"
-    return repr(value)

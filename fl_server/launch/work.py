@@ -17,6 +17,7 @@ from common.program.malloc import keep_buffers
 from common.program.signals import ends_with, how_to_go_on
 from fl_server.coordinator.conductor import StartRecord
 from fl_server.fleet.kinds import Fleet
+from fl_server.reports.runs import read_events
 from fl_server.run.find import resume_command
 from fl_server.run.metrics.tensorboard import EventFile
 from fl_server.run.provenance import Start, note_start, record_machine
@@ -25,6 +26,7 @@ from fl_server.watch import facts
 from fl_server.watch.displays import Lines, Screen, Style, make_display, show_summary
 from fl_server.watch.facts.making import stamped
 from fl_server.watch.viewers import Viewers, without_failure
+from fl_server.web.runs.replayed import Replay
 from fl_server.web.site import Site
 
 log = logging.getLogger(__name__)
@@ -104,6 +106,8 @@ def _viewers(options: RunOptions, store: RunStore, again: str) -> Iterator[Work]
     make = options.display or (lambda title: make_display(title, options.style))
     display = make(store.folder.name)
     observers: dict[str, facts.Observer] = {_DISPLAY: display.observe}
+    with without_failure(_DISPLAY):
+        display.recall(_past(store))
     if event_file is not None:
         observers["TensorBoard's event file"] = event_file.observe
     with without_failure(_DISPLAY):
@@ -116,6 +120,13 @@ def _viewers(options: RunOptions, store: RunStore, again: str) -> Iterator[Work]
         if event_file is not None:
             with without_failure("TensorBoard's event file"):
                 event_file.close()
+
+
+def _past(store: RunStore) -> Iterator[facts.Fact]:
+    """What happened before this start of the run."""
+    replay = Replay(store.run)
+    for fact in read_events(store.folder / "events.jsonl"):
+        yield from replay.completed(fact)
 
 
 @contextmanager
