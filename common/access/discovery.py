@@ -143,7 +143,7 @@ def announcing(port: int) -> Iterator[None]:
 
 
 def _log_output(process: subprocess.Popen[str], over: threading.Event) -> None:
-    """Log what avahi-publish prints: that it waits for its daemon, or its name in the network."""
+    """Log what avahi-publish prints: that it waits for its daemon, or its name."""
     assert process.stdout is not None
     with process.stdout as lines:
         for line in lines:
