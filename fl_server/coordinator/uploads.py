@@ -50,7 +50,7 @@ class Uploads:
         if assembly is None or not assembly.fits(header):
             held = sum(a.header.size for a in self._assemblies.values() if a.in_memory)
             small = header.size <= SMALL and held + header.size <= HELD_BYTES
-            path = self._aggregator.store.part_path(header.round, client)
+            path = self._aggregator.store.updates.part_path(header.round, client)
             assembly = Assembly(path, header, in_memory=small)
             self._assemblies[client] = assembly
         if not assembly.add(chunk):
@@ -84,16 +84,32 @@ class Uploads:
             assembly.discard()
             return None
         try:
+            others = self._others_in(client, round_number, blob)
             self._aggregator.accept(round_number, client, blob, assembly)
         except StrayUpdateError as error:
             assembly.discard()
             self._refusals.drop(topic, len(blob), str(error))
-            return None
+            return Strayed(now)
         except ProtocolError as error:
             assembly.discard()
             self._refusals.reject(client)
             return Rejected(client, round_number, str(error), now)
-        fact = facts.Update(client=client, round=round_number, bytes=len(blob))
-        self._conductor.report(fact)
-        self._stored.add((round_number, client))
-        return Stored(client, round_number, now)
+        for member in (client, *others):
+            size = len(blob) if member == client else 0  # a sum travels once
+            self._conductor.report(facts.Update(client=member, round=round_number, bytes=size))
+            self._stored.add((round_number, member))
+        return Stored(client, round_number, now, others)
+
+    def _others_in(self, client: int, round_number: int, blob: bytes) -> tuple[int, ...]:
+        """Who else is in a sum; StrayUpdateError if they are another's, or counted already."""
+        state, policy = self._conductor.state, self._conductor.policy
+        others = tuple(each for each in self._aggregator.members_of(blob) if each != client)
+        for each in others:
+            if state.owner(each) is None or state.owner(each) != state.owner(client):
+                raise StrayUpdateError("a sum with clients of other boards")
+            wanted = rounds.wants(
+                policy, state, run=policy.run, round_number=round_number, client=each
+            )
+            if not wanted or (round_number, each) in self._stored:
+                raise StrayUpdateError("a sum with updates that are here, or not asked for")
+        return others

@@ -150,11 +150,12 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An update is on disk, complete and verified."""
+    """An update is on disk, complete and verified; or a sum of `client` and these others."""
 
     client: int
     round_number: int
     now: float
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

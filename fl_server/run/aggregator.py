@@ -22,20 +22,23 @@ from common.experiment.resolve import algorithm_of, own_code, server_of
 from common.experiment.sums import scale_of
 from common.experiment.tasks import task_of
 from common.plugins import use_code
+from common.privacy.site_sums import as_received
 from common.wire.assembly import Assembly
 from common.wire.chunks import blob_digest
 from common.wire.messages import Info, Job
 from common.wire.tensors import (
     ModelMeta,
+    SumMeta,
     UpdateMeta,
     decode_meta,
     decode_tensors,
     encode_tensors,
+    is_sum,
 )
 from fl_server.rounds.state import Close, Open
 from fl_server.run.checks import Checks
 from fl_server.run.computed import Computed
-from fl_server.run.gathered import Gathered
+from fl_server.run.gathered import DecodedSum, Gathered
 from fl_server.run.metrics.records import Records, TestedRound
 from fl_server.run.metrics.tally import Tally, mean_loss, mean_values
 from fl_server.run.model.file import NAME, write_model
@@ -96,7 +99,8 @@ class Aggregator:
             self.task,
         )
         simple = experiment.aggregation.clip_norm == 0  # updates count as they come
-        self._gathered = Gathered(self._load_update, scale_of(experiment) if simple else None)
+        self._scale = scale_of(experiment) if simple else None
+        self._gathered = Gathered(self._load_update, self._scale, self._load_sum)
 
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
         found = self.store.load_checkpoint()
@@ -117,7 +121,11 @@ class Aggregator:
         """Where the run stands on disk; reads and verifies every update of the open round."""
         round_number = self._meta.round + 1
         opened = self.store.opened(round_number)
-        safe = self.store.safe_updates(round_number) if opened is not None else frozenset()
+        safe: frozenset[int] = frozenset()
+        if opened is not None:
+            groups = self.store.updates.safe_sums(round_number)
+            self._gathered.restore(groups)
+            safe = self.store.updates.safe(round_number).union(*groups.values())
         reported = frozenset(self.local.clients)
         return Progress(self._meta.round, dict(self._meta.accepted), opened, safe, reported)
 
@@ -181,21 +189,48 @@ class Aggregator:
         """Check an update and keep it; ProtocolError if it cannot be used.
 
         If it was put together by an assembly, its digest is known, and perhaps it has a file.
+        It may be the sum of several clients' updates (see `members_of`).
         """
         self._check_job(round_number, client, blob)
-        arrays, meta = self._decode_update(blob)
-        self.checks.check_update(arrays, meta)
-        self._gathered.add(client, arrays, meta, len(blob))
+        if several := is_sum(blob):
+            self._gathered.add_sum(*self._decode_sum(blob))
+        else:
+            arrays, meta = self._decode_update(blob)
+            self.checks.check_update(arrays, meta)
+            self._gathered.add(client, arrays, meta, len(blob))
+        digest = blob_digest(blob) if assembly is None else assembly.header.digest
+        path = self.store.updates.path(round_number, client, digest, is_sum=several)
         if assembly is not None:
-            path = self.store.update_path(round_number, client, assembly.header.digest)
             assembly.keep(path, blob)
         else:
-            path = self.store.update_path(round_number, client, blob_digest(blob))
             write_atomic(path, blob, durable=False)
+
+    def members_of(self, blob: bytes) -> tuple[int, ...]:
+        """Whose updates a blob is the sum of; none if it is one client's own, or unusable."""
+        try:
+            return tuple(member.client for member in decode_meta(blob, SumMeta).members)
+        except ProtocolError:
+            return ()
+
+    def _decode_sum(self, blob: bytes) -> DecodedSum:
+        """The sum of several updates, if they can have it."""
+        if self._scale is None or self._half.needs_each:
+            raise ProtocolError(
+                "the sum of several clients, which this experiment cannot use: sites need "
+                "aggregation.arithmetic = 'exact' and an algorithm that only needs means"
+            )
+        arrays, meta = decode_tensors(blob, SumMeta)
+        self.checks.check_sum(meta)
+        weights = [member.weights for member in meta.members]
+        return as_received(self._scale, arrays, self.checks.expected, weights), meta
+
+    def _load_sum(self, client: int) -> DecodedSum:
+        blob = self.store.updates.load(self._meta.round + 1, client, is_sum=True)
+        return self._decode_sum(blob)
 
     def _load_update(self, client: int) -> tuple[dict[str, Array], UpdateMeta]:
         """A safe update of the open round."""
-        return self._decode_update(self.store.load_update(self._meta.round + 1, client))
+        return self._decode_update(self.store.updates.load(self._meta.round + 1, client))
 
     def note_energy(self, info: Info) -> None:
         """Take the energy of a client's training in the open round."""
