@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import secrets
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,9 @@ settings.register_profile("quick", deadline=None, max_examples=20)
 # Else every process, ours and those that tests start, would compile every module again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell starts what runs in its background with Ctrl-C ignored, and every child inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -11,6 +11,7 @@ from common.config.learning import CentralSection as CentralSection
 from common.config.learning import ModelSection as ModelSection
 from common.config.learning import Option as Option
 from common.config.learning import TrainingSection as TrainingSection
+from common.config.privacy import PrivacySection as PrivacySection
 from common.config.run import AggregationSection as AggregationSection
 from common.config.run import CommunicationSection as CommunicationSection
 from common.config.run import EvaluationSection as EvaluationSection
@@ -35,6 +36,7 @@ class Experiment(Section, frozen=True, kw_only=True):
     training: TrainingSection = TrainingSection()
     selection: SelectionSection = SelectionSection()
     aggregation: AggregationSection = AggregationSection()
+    privacy: PrivacySection = PrivacySection()
     evaluation: EvaluationSection = EvaluationSection()
     communication: CommunicationSection = CommunicationSection()
     central: CentralSection = CentralSection()

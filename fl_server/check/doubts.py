@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from common.config import Experiment, Section
 from common.config.data import DataSection
 from common.config.learning import ModelSection, TrainingSection
+from common.config.privacy import PrivacySection
 from common.config.run import AggregationSection, EvaluationSection
 
 _BY_DRAW = {"dirichlet", "dirichlet-client", "ls", "qs", "lsqs"}
@@ -24,6 +25,7 @@ def doubts(experiment: Experiment, *, selected: int, has_norm: bool) -> Iterator
         ("training", _of_training(experiment.training)),
         ("data", _of_data(experiment.data)),
         ("aggregation", _of_aggregation(experiment.aggregation)),
+        ("privacy", _of_privacy(experiment.privacy)),
         ("evaluation", _of_evaluation(experiment.evaluation)),
     ):
         section: Section = getattr(experiment, name)
@@ -98,6 +100,10 @@ def _of_aggregation(aggregation: AggregationSection) -> dict[str, str]:
         "hostile": "" if "krum" in aggregation.rule else "the rule is another one",
         "largest": "" if exact else "the arithmetic is 'float'",
     }
+
+
+def _of_privacy(privacy: PrivacySection) -> dict[str, str]:
+    return {"threshold": "" if privacy.secure else "privacy.secure is false"}
 
 
 def _of_evaluation(evaluation: EvaluationSection) -> dict[str, str]:

@@ -31,6 +31,7 @@ from fl_server.cli.options import (
     run_options,
     web_option,
 )
+from fl_server.cli.queue import serve, show_queue, submit
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
 from fl_server.cli.reproduce import reproduce
@@ -52,6 +53,7 @@ from fl_server.watch.web.server import read_page_address
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
         *(sweep, reproduce, watch, status, replay_run, pause, stop),
+        *(serve, submit, show_queue),
     ],
 )
 @version_option()

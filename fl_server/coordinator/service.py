@@ -97,6 +97,8 @@ class Coordinator:
         self._reported_waiting = -WAITING_SECONDS
         self._held: list[Event] = []  # until our claim to be the coordinator is settled
         experiment = store.experiment()
+        if experiment.privacy.secure:
+            raise FedbedError("privacy.secure is true, which no run over a broker can do yet")
         aggregator = self._aggregator = Aggregator(store, experiment)
         incarnation = store.next_incarnation()
         policy = policy_of(store.run, experiment)

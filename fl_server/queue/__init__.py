@@ -16,7 +16,7 @@ import msgspec
 
 from common.config import Experiment
 from common.disk.atomic import disk_errors, sync_folder, write_atomic
-from common.disk.lock import FolderLock
+from common.disk.lock import FolderLock, holder
 from common.errors import ConfigError, UsageError
 from common.experiment.file import parse_text, write_text
 from common.ids import check_name
@@ -24,12 +24,13 @@ from fl_server.run.find import check_free
 from fl_server.run.model.first import check_start
 
 FOLDER = ".queue"
+COORDINATOR = "coordinator"
 MOST_WAITING = 10_000
 LONGEST_TEXT = 1_000_000
 
 log = logging.getLogger(__name__)
 
-EntryState: TypeAlias = Literal["waiting", "running", "done", "failed"]
+EntryState: TypeAlias = Literal["waiting", "running", "done", "stopped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,15 @@ class Queue:
                 sync_folder(self._folder)
 
     # for the coordinator that stays
+
+    def coordinated(self) -> FolderLock:
+        """Held by the one coordinator that works on this queue."""
+        return FolderLock(self._folder / COORDINATOR, "a coordinator of this queue")
+
+    @property
+    def coordinator(self) -> str:
+        """Who works on this queue now; empty if nobody does."""
+        return holder(self._folder / COORDINATOR)
 
     def next(self) -> Entry | None:
         """What to run now: what was interrupted, or what waits longest."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.wire.claims import REPEAT_SECONDS
 from common.wire.messages import (
     PROTOCOL,
     ClientData,
@@ -85,6 +86,7 @@ class Board:
         self.partial: dict[tuple[str, int], set[int]] = {}
         self.downloads: dict[tuple[str, int], str] = {}
         self.connection = 0
+        self.presence_published = 0.0
 
     def die_for_good(self) -> None:
         """The broker was there to notice (a will that dies with the broker is never said)."""
@@ -110,8 +112,12 @@ class Board:
         self.process.up = True
         self.process.streams.clear()
         self.world.broker.connect(self.name)
-        self.world.broker.publish(self._claim(connected=True))
+        self._publish_presence()
         self.feed(a.Reconnected(self.world.now))
+
+    def _publish_presence(self) -> None:
+        self.presence_published = self.world.now
+        self.world.broker.publish(self._claim(connected=True))
 
     def _claim(self, *, connected: bool) -> Connected:
         return Connected(
@@ -148,6 +154,8 @@ class Board:
         return found
 
     def tick(self) -> None:
+        if self.process.up and self.world.now - self.presence_published >= REPEAT_SECONDS:
+            self._publish_presence()
         if self.alive and not self.todo:
             self.feed(a.Tick(self.world.now))
 

@@ -86,7 +86,7 @@ def test_what_stands_in_the_file_counts(tmp_path: Path) -> None:
 
 SECTIONS = (
     "expected one of experiment, algorithm, model, data, task, training, selection, "
-    "aggregation, evaluation, communication, central"
+    "aggregation, privacy, evaluation, communication, central"
 )
 
 WRONG = [
@@ -117,6 +117,39 @@ WRONG = [
         "aggregation.rule is 'krum' with aggregation.hostile = 5, which needs at least 13 "
         "updates in a round; 12 clients train in one",
     ),
+    (
+        "[privacy]\nsecure = true\n",
+        ":2",
+        "privacy.secure is true, but aggregation.arithmetic is 'float', in which masks do not "
+        "cancel; expected 'exact'",
+    ),
+    (
+        '[privacy]\nsecure = true\n[aggregation]\narithmetic = "exact"\nclip_norm = 1.5\n',
+        ":2",
+        "privacy.secure is true, but aggregation.clip_norm is 1.5: the coordinator sees no "
+        "single update to shorten; expected 0",
+    ),
+    (
+        '[privacy]\nsecure = true\n[aggregation]\narithmetic = "exact"\nrule = "krum"\n',
+        ":4",
+        "aggregation.arithmetic is 'exact', but aggregation.rule is 'krum', which is no sum; "
+        "expected 'mean'",
+    ),
+    (
+        '[privacy]\nsecure = true\n[aggregation]\narithmetic = "exact"\n'
+        '[algorithm]\nname = "fedfomo"\n',
+        ":2",
+        "privacy.secure is true, but the server of algorithm.name = 'fedfomo' looks at single "
+        "updates, which secure aggregation hides; expected an algorithm that needs only their "
+        "mean",
+    ),
+    (
+        '[privacy]\nsecure = true\n[aggregation]\narithmetic = "exact"\n'
+        '[selection]\nparticipants = "0-1"\n',
+        ":2",
+        "privacy.secure is true with 2 clients in a round; expected 3 to 1000",
+    ),
+    ("[privacy]\nthreshold = 0.5\n", ":2", "privacy.threshold is 0.5; expected float > 0.5"),
     ("training = 3\n", ":1", "training is 3; expected a section: [training]"),
     (
         "[[training]]\nepochs = 1\n",

@@ -34,6 +34,7 @@ def test_the_defaults_leave_no_doubt() -> None:
         ({"data": {"share_given": 0.1}}, "has no effect: data.share is 0"),
         ({"data": {"share_removed": True}}, "has no effect: data.share is 0"),
         ({"aggregation": {"trim": 0.2}}, "has no effect: the rule is another one"),
+        ({"privacy": {"threshold": 0.7}}, "has no effect: privacy.secure is false"),
         ({"evaluation": {"union_every": 3}}, "has no effect: union_samples is 0"),
         ({"evaluation": {"stages": ["G"]}}, "which is not in evaluation.stages"),
         ({"experiment": {"grace": "forever", "deadline": 9.0}}, "depend on who is slow"),
