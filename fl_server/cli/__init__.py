@@ -32,6 +32,7 @@ from fl_server.cli.options import (
     web_option,
 )
 from fl_server.cli.queue import serve, show_queue, submit
+from fl_server.cli.relay import relay
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
 from fl_server.cli.reproduce import reproduce
@@ -52,7 +53,7 @@ from fl_server.watch.web.server import read_page_address
     cls=Commands,
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
-        *(sweep, reproduce, watch, status, replay_run, pause, stop),
+        *(sweep, reproduce, watch, status, replay_run, pause, stop, relay),
         *(serve, submit, show_queue),
     ],
 )

@@ -16,27 +16,12 @@ from common.wire.messages import (
     Selected,
     TrainEnd,
 )
+from fl_server.rounds.board import Board as Board
 from fl_server.rounds.policy import Policy as Policy
 from fl_server.rounds.wishes import Wish, Wished
 from fl_server.watch import facts
 
 REPEAT_SECONDS = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class Board:
-    """What is known of a board.
-
-    `seen_in` is the last round in which it gave a sign of life, `last_message` when its last
-    message came.
-    """
-
-    instance: str
-    session: tuple[int, int]
-    clients: tuple[int, ...]
-    lost_at: float | None = None
-    seen_in: int = 0
-    last_message: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +105,12 @@ class State:
     def registered(self, *, connected: bool = False) -> frozenset[int]:
         """Clients that some board simulates (`connected`: a board that is there now)."""
         boards = (b for b in self.boards.values() if b.lost_at is None or not connected)
-        return frozenset(client for board in boards for client in board.clients)
+        return frozenset(
+            client
+            for board in boards
+            for client in board.clients
+            if not connected or client not in board.away
+        )
 
     def owner(self, client: int) -> str | None:
         """The board that simulates a client; one that is there before one that is lost."""

@@ -17,20 +17,16 @@ from common.config import Experiment
 from common.data.dataset import info_of
 from common.data.reported import LocalData
 from common.disk.atomic import write_atomic
-from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.resolve import algorithm_of, own_code, server_of
 from common.experiment.sums import scale_of
 from common.experiment.tasks import task_of
 from common.plugins import use_code
-from common.privacy.site_sums import as_received
 from common.wire.assembly import Assembly
 from common.wire.chunks import blob_digest
-from common.wire.messages import Info, Job
+from common.wire.messages import Info
 from common.wire.tensors import (
     ModelMeta,
-    SumMeta,
     UpdateMeta,
-    decode_meta,
     decode_tensors,
     encode_tensors,
     is_sum,
@@ -44,7 +40,9 @@ from fl_server.run.metrics.tally import Tally, mean_loss, mean_values
 from fl_server.run.model.file import NAME, write_model
 from fl_server.run.model.first import starting_model
 from fl_server.run.server_half import ServerHalf
+from fl_server.run.site_sums import SiteSums, check_job
 from fl_server.run.store import CheckpointMeta, RunStore
+from fl_server.run.update_files import Kind
 from fl_server.watch import facts
 from fl_server.watch.facts.lines import TrainingLine, fields_of, with_tests
 from fl_server.watch.facts.making import evaluated, round_closed
@@ -99,8 +97,9 @@ class Aggregator:
             self.task,
         )
         simple = experiment.aggregation.clip_norm == 0  # updates count as they come
-        self._scale = scale_of(experiment) if simple else None
-        self._gathered = Gathered(self._load_update, self._scale, self._load_sum)
+        scale = scale_of(experiment) if simple else None
+        self._sums = SiteSums(self.checks, scale, needs_each=self._half.needs_each)
+        self._gathered = Gathered(self._load_update, scale, self._load_sum)
 
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
         found = self.store.load_checkpoint()
@@ -189,44 +188,26 @@ class Aggregator:
         """Check an update and keep it; ProtocolError if it cannot be used.
 
         If it was put together by an assembly, its digest is known, and perhaps it has a file.
-        It may be the sum of several clients' updates (see `members_of`).
+        It may be the sum of several clients' updates.
         """
-        self._check_job(round_number, client, blob)
+        check_job(blob, (self.store.run, round_number, client))
         if several := is_sum(blob):
-            self._gathered.add_sum(*self._decode_sum(blob))
+            self._gathered.add_sum(*self._sums.decode(blob))
         else:
             arrays, meta = self._decode_update(blob)
             self.checks.check_update(arrays, meta)
             self._gathered.add(client, arrays, meta, len(blob))
         digest = blob_digest(blob) if assembly is None else assembly.header.digest
-        path = self.store.updates.path(round_number, client, digest, is_sum=several)
+        kind: Kind = "sum" if several else "client"
+        path = self.store.updates.path(round_number, client, digest, kind)
         if assembly is not None:
             assembly.keep(path, blob)
         else:
             write_atomic(path, blob, durable=False)
 
-    def members_of(self, blob: bytes) -> tuple[int, ...]:
-        """Whose updates a blob is the sum of; none if it is one client's own, or unusable."""
-        try:
-            return tuple(member.client for member in decode_meta(blob, SumMeta).members)
-        except ProtocolError:
-            return ()
-
-    def _decode_sum(self, blob: bytes) -> DecodedSum:
-        """The sum of several updates, if they can have it."""
-        if self._scale is None or self._half.needs_each:
-            raise ProtocolError(
-                "the sum of several clients, which this experiment cannot use: sites need "
-                "aggregation.arithmetic = 'exact' and an algorithm that only needs means"
-            )
-        arrays, meta = decode_tensors(blob, SumMeta)
-        self.checks.check_sum(meta)
-        weights = [member.weights for member in meta.members]
-        return as_received(self._scale, arrays, self.checks.expected, weights), meta
-
     def _load_sum(self, client: int) -> DecodedSum:
-        blob = self.store.updates.load(self._meta.round + 1, client, is_sum=True)
-        return self._decode_sum(blob)
+        blob = self.store.updates.load(self._meta.round + 1, client, "sum")
+        return self._sums.decode(blob)
 
     def _load_update(self, client: int) -> tuple[dict[str, Array], UpdateMeta]:
         """A safe update of the open round."""
@@ -246,14 +227,6 @@ class Aggregator:
         if new or warning:  # the others are written with their round
             self.store.note_computed(self._computed.table())
         return warning
-
-    def _check_job(self, round_number: int, client: int, blob: bytes) -> None:
-        try:
-            job = decode_meta(blob, Job)
-        except ProtocolError as error:
-            raise StrayUpdateError(str(error)) from error
-        if (job.run, job.round, job.client) != (self.store.run, round_number, client):
-            raise StrayUpdateError("the update belongs to another client, round or run")
 
     def close_round(self, close: Close, seconds: float) -> ClosedRound:
         """Aggregate, checkpoint, write the metrics of the model that was just tested."""

@@ -2,6 +2,7 @@
 
 <folder>/round-<n>/client-<id>-<digest>.safetensors   an update
                    sum-<id>-<digest>.safetensors      the sum of several, <id> is the lowest
+                   odd-<id>-<digest>.safetensors      at a site: one that no sum can hold
 
 The files are not flushed: after a loss of power the boards, which keep their step until the
 next round, send them again.
@@ -13,6 +14,7 @@ import logging
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from common.disk.atomic import disk_errors
 from common.errors import FedbedError, ProtocolError, StoreError
@@ -20,6 +22,8 @@ from common.wire.chunks import blob_digest
 from common.wire.tensors import SumMeta, decode_meta
 
 log = logging.getLogger(__name__)
+
+Kind: TypeAlias = Literal["client", "sum", "odd"]
 
 
 class UpdateFiles:
@@ -36,16 +40,13 @@ class UpdateFiles:
         """Where an update is put together."""
         return self.folder(round_number) / f"client-{client:06d}.part"
 
-    def path(
-        self, round_number: int, client: int, digest: str, *, is_sum: bool = False
-    ) -> Path:
+    def path(self, round_number: int, client: int, digest: str, kind: Kind = "client") -> Path:
         """Where a complete, verified update is kept until its round is over."""
-        kind = "sum" if is_sum else "client"
         return self.folder(round_number) / f"{kind}-{client:06d}-{digest}.safetensors"
 
-    def load(self, round_number: int, client: int, *, is_sum: bool = False) -> bytes:
+    def load(self, round_number: int, client: int, kind: Kind = "client") -> bytes:
         """A safe update, as it came."""
-        kind, folder = "sum" if is_sum else "client", self.folder(round_number)
+        folder = self.folder(round_number)
         path = next(folder.glob(f"{kind}-{client:06d}-*.safetensors"), None)
         if path is None:
             raise StoreError(f"the update of client {client} in round {round_number} is gone")
@@ -55,14 +56,14 @@ class UpdateFiles:
             raise StoreError(f"{path} is damaged and was set aside; resume the run")
         return blob
 
-    def safe(self, round_number: int) -> frozenset[int]:
+    def safe(self, round_number: int, kind: Kind = "client") -> frozenset[int]:
         """Clients whose own update of a round is safe; damaged ones are set aside."""
-        return frozenset(client for client, _ in self._whole(round_number, is_sum=False))
+        return frozenset(client for client, _ in self._whole(round_number, kind))
 
     def safe_sums(self, round_number: int) -> Mapping[int, tuple[int, ...]]:
         """The lowest client of every sum that is safe, and all clients in it."""
         found = {}
-        for client, blob in self._whole(round_number, is_sum=True):
+        for client, blob in self._whole(round_number, "sum"):
             try:
                 members = decode_meta(blob, SumMeta).members
             except ProtocolError as error:
@@ -71,12 +72,11 @@ class UpdateFiles:
             found[client] = tuple(member.client for member in members)
         return found
 
-    def _whole(self, round_number: int, *, is_sum: bool) -> Iterator[tuple[int, bytes]]:
-        kind = "sum" if is_sum else "client"
+    def _whole(self, round_number: int, kind: Kind) -> Iterator[tuple[int, bytes]]:
         for path in sorted(self.folder(round_number).glob(f"{kind}-*.safetensors")):
             client = int(path.name.split("-")[1])
             try:
-                yield client, self.load(round_number, client, is_sum=is_sum)
+                yield client, self.load(round_number, client, kind)
             except FedbedError as error:
                 log.warning("%s", error)
 

@@ -19,7 +19,7 @@ from fl_server.coordinator.background import in_thread
 from fl_server.coordinator.service import Coordinator
 from fl_server.run.journal import read_records
 from fl_server.run.store import RunStore
-from fl_server.run.update_files import UpdateFiles
+from fl_server.run.update_files import Kind, UpdateFiles
 from fl_server.watch import facts
 from tests.fl_server.coordinator.scripted import Stage, update_of
 from tests.memory_broker import Killed, MemoryLink
@@ -293,9 +293,9 @@ def test_a_resume_reads_every_update_of_the_open_round_once(
     read: list[int] = []
     load = UpdateFiles.load
 
-    def counted(files: UpdateFiles, round_number: int, client: int, *, is_sum: bool) -> bytes:
+    def counted(files: UpdateFiles, round_number: int, client: int, kind: Kind) -> bytes:
         read.append(client)
-        return load(files, round_number, client, is_sum=is_sum)
+        return load(files, round_number, client, kind)
 
     with monkeypatch.context() as patched:
         patched.setattr(UpdateFiles, "load", counted)
