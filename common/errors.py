@@ -7,6 +7,7 @@ FedbedError             exit code 1
 ├── DataError           a dataset or a shard is missing or damaged
 ├── StoreError          a run or state folder cannot be read, written or locked
 ├── ClaimError          this board name, client id or federation is already taken
+├── RevealError         a request that would open a single update of a secured round
 └── ProtocolError       bytes that are not a valid message; never leaves a service
     ├── VersionError    a message of another protocol version
     └── StrayUpdateError    bytes that are not the update they were sent as
@@ -41,6 +42,10 @@ class StoreError(FedbedError):
 
 class ClaimError(FedbedError):
     """A board name, client id or federation is already taken."""
+
+
+class RevealError(FedbedError):
+    """A request that would open a single update of a secured round."""
 
 
 class ProtocolError(FedbedError):

@@ -22,6 +22,7 @@ from common.data.shard_file import Shard
 from common.data.shards import ShardSet
 from common.disk.flusher import Flusher
 from common.errors import DataError
+from common.experiment.effort import testing_effort, training_effort
 from common.experiment.resolve import (
     algorithm_of,
     buffers_of,
@@ -140,6 +141,13 @@ class Workbench:
         if not self._keeps_state:  # it can be computed again, so nothing waits for the disk
             self._flusher.add(self._snapshots.path(client_id, round_number))
         return JobResult(meta.loss, client.samples, len(update))
+
+    def effort(self, order: JobOrder) -> float:
+        """What a job takes, in training samples."""
+        shard = self.shards.load(order.client)  # perhaps before there are statistics
+        if order.kind == "test":
+            return testing_effort(self.experiment, len(shard.test))
+        return training_effort(self.experiment, len(shard.train), len(shard.test))
 
     def test(self, order: JobOrder) -> ClientMetrics:
         """Test the models of one round on the client's samples."""

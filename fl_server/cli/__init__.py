@@ -10,7 +10,6 @@ import click
 
 from common.access.address import probe
 from common.access.credentials import reach
-from common.config import Experiment
 from common.data.dataset import find_data
 from common.errors import UsageError
 from common.experiment.file import load_experiment
@@ -20,6 +19,7 @@ from fl_server import launch
 from fl_server.cli.control import let_go_on, pause, stop
 from fl_server.cli.data import data
 from fl_server.cli.experiment import check, init
+from fl_server.cli.fleet import fleet as fleet_files
 from fl_server.cli.options import (
     broker_options,
     dask_option,
@@ -30,6 +30,7 @@ from fl_server.cli.options import (
     run_option,
     run_options,
     web_option,
+    with_fleet,
 )
 from fl_server.cli.queue import serve, show_queue, submit
 from fl_server.cli.relay import relay
@@ -41,11 +42,10 @@ from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
 from fl_server.coordinator.dask_clients import clients_for
-from fl_server.fleet.file import boards_of
 from fl_server.lab.faulty_lab import read_script
 from fl_server.lab.lab import share_out
 from fl_server.run.find import find_or_create, find_run
-from fl_server.run.fleet import keep_fleet, read_fleet
+from fl_server.run.fleet import keep_fleet
 from fl_server.watch.web.server import read_page_address
 
 
@@ -54,7 +54,7 @@ from fl_server.watch.web.server import read_page_address
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
         *(sweep, reproduce, watch, status, replay_run, pause, stop, relay),
-        *(serve, submit, show_queue),
+        *(serve, submit, show_queue, fleet_files),
     ],
 )
 @version_option()
@@ -139,11 +139,13 @@ def resume(
 @main.command()
 @experiment_file
 @overrides_option
-@click.option("--boards", type=click.IntRange(1, 500), default=4, show_default=True,
-              help="Board daemons; the clients are shared out among them.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
-              help="Training processes of each board.")  # fmt: skip
+@click.option("--boards", type=click.IntRange(1, 500),
+              help="Board daemons; the clients are shared out among them.  [default: 4]",
+              )  # fmt: skip
+@click.option("--workers", type=click.IntRange(1, 64),
+              help="Training processes of each board.  [default: 1]")  # fmt: skip
 @data_option
+@fleet_option
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
               help="Inject the faults of this script (see docs/faults.md).")  # fmt: skip
 @run_option
@@ -152,9 +154,10 @@ def resume(
 def lab(
     file: Path,
     overrides: tuple[str, ...],
-    boards: int,
-    workers: int,
+    boards: int | None,
+    workers: int | None,
     data: Path | None,
+    fleet: Path | None,
     faults: Path | None,
     name: str | None,
     web: str | None,
@@ -162,23 +165,29 @@ def lab(
 ) -> None:
     """Run an experiment on this machine: a private broker, boards as processes, and all.
 
+    With --fleet, boards are as slow, and their links as bad, as that file says.
+
     \b
     Example: fl-server lab examples/demo.toml --boards 4
+    Example: fl-server lab examples/demo.toml --fleet examples/fleets/village.toml
     Example: fl-server lab examples/demo.toml --faults examples/faults/rough-day.toml
     """
     experiment = load_experiment(file, overrides)
     options = dataclasses.replace(options, data=data)
     launch.require_local(options, experiment)
     find_data(experiment.data)
-    names = tuple(share_out(range(experiment.data.clients), boards))
-    script = read_script(faults, names) if faults else None
-    options = _with_page(options, web)
+    if fleet is not None and (boards or workers or faults):
+        raise UsageError("--fleet says what the lab is like: no --boards, --workers, --faults")
+    there = share_out(participants_of(experiment), boards or 4, workers or 1)
+    script = read_script(faults, tuple(there)) if faults else None
+    options = with_fleet(_with_page(options, web), experiment, fleet)
     store = find_or_create(options.runs, experiment, name)
     if script is not None:
-        _exit(
-            finished=launch.faulty_lab(options, store, script, boards=boards, workers=workers)
-        )
-    _exit(finished=launch.lab(options, store, boards=boards, workers=workers))
+        _exit(finished=launch.faulty_lab(options, store, script, there))
+    if fleet is not None and options.fleet is not None:
+        keep_fleet(fleet, store.folder)
+        _exit(finished=launch.fleet_lab(options, store, options.fleet))
+    _exit(finished=launch.lab(options, store, there))
 
 
 @main.command()
@@ -216,23 +225,13 @@ def simulate(
         raise UsageError("data.partition is 'local', and data stays where it is: not by --dask")
     if dask is None:
         launch.require_data(options, experiment)
-    options = _with_fleet(options, experiment, fleet)
+    options = with_fleet(options, experiment, fleet)
     with clients_for(processes, dask) as clients:
         store = find_or_create(options.runs, experiment, name)
         if fleet is not None:
             keep_fleet(fleet, store.folder)
         finished = launch.simulate(options, store, clients)
     _exit(finished=finished)
-
-
-def _with_fleet(
-    options: launch.RunOptions, experiment: Experiment, path: Path | None
-) -> launch.RunOptions:
-    if path is None:
-        return options
-    fleet = read_fleet(path)
-    boards_of(fleet, participants_of(experiment))  # before a run folder is made
-    return dataclasses.replace(options, fleet=fleet)
 
 
 def _with_page(options: launch.RunOptions, web: str | None) -> launch.RunOptions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,12 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from common.config import Experiment
+from common.experiment.resolve import participants_of
 from common.program.cli import log_options, set_up_logging
 from fl_server import launch
+from fl_server.fleet.file import boards_of
+from fl_server.run.fleet import read_fleet
 from fl_server.run.metrics.tensorboard import check_tensorboard
 from fl_server.watch.displays import Style
 
@@ -104,3 +109,14 @@ def run_options(function: F) -> F:
         return function(options=options, **others)
 
     return cast("F", together(runs_option, plain, board, record, log_options)(command))
+
+
+def with_fleet(
+    options: launch.RunOptions, experiment: Experiment, path: Path | None
+) -> launch.RunOptions:
+    """The options with the fleet of a file, if one is given."""
+    if path is None:
+        return options
+    fleet = read_fleet(path)
+    boards_of(fleet, participants_of(experiment))  # before a run folder is made
+    return dataclasses.replace(options, fleet=fleet)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from common.ids import brief_ids
 from common.wire.messages import CurrentRound, Selected, TrainEnd
 from fl_server.rounds.boards import may_not_know
-from fl_server.rounds.selection import choose, draw, enough, is_overdue, not_given_up
+from fl_server.rounds.selection import choose, draw, enough, goal, is_overdue, not_given_up
 from fl_server.rounds.state import (
     Action,
     Announce,
@@ -24,7 +24,7 @@ from fl_server.rounds.state import (
     Working,
 )
 from fl_server.watch import facts
-from fl_server.watch.facts.making import clients_dropped
+from fl_server.watch.facts.making import clients_dropped, clients_spared
 
 REPEAT_AT_MOST = 30.0
 CONFIRM_SECONDS = 0.25
@@ -89,6 +89,7 @@ def _open(
             seed=policy.seed,
             round_number=round_number,
             chances=policy.chances,
+            extra=policy.extra,
         )
     due = (round_number - 1) % policy.evaluate_every == 0 or round_number > policy.rounds
     testers = tuple(sorted(candidates)) if due else ()
@@ -100,6 +101,9 @@ def _open(
 def _try_to_close(
     policy: Policy, state: State, phase: Working, now: float
 ) -> tuple[State, tuple[Action, ...]]:
+    wanted = goal(policy)
+    if wanted is not None and len(phase.safe) >= wanted and phase.untrained:
+        return _spare(policy, state, phase, now)
     if not all(is_overdue(policy, state, phase, client, now) for client in phase.pending):
         return _repeat(policy, *_note_waiting(state, phase, now), now)
     lacking = min(enough(policy), len(phase.selected)) - len(phase.safe)
@@ -125,12 +129,28 @@ def _try_to_close(
     return published, (Report(facts.Called(text)), opened, *actions)
 
 
+def _spare(
+    policy: Policy, state: State, phase: Working, now: float
+) -> tuple[State, tuple[Action, ...]]:
+    """Enough updates are safe: the other clients need not go on."""
+    spared = phase.untrained
+    fewer = tuple(sorted(set(phase.selected) - spared))
+    phase = replace(phase, selected=fewer, spared=phase.spared | spared, published=now)
+    state = replace(state, phase=phase)
+    note = Report(clients_spared(phase.round_number, tuple(sorted(spared))))
+    moved, actions = _try_to_close(policy, state, phase, now)
+    if isinstance(moved.phase, Working):  # tests are still to come
+        actions += _current_round(policy, state, phase)
+    return moved, (note, *actions)
+
+
 def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[Action, ...]]:
     used = tuple(sorted(phase.safe))
-    dropped = tuple(sorted(phase.untrained))
+    late = tuple(sorted(phase.untrained))
+    dropped = tuple(sorted(phase.untrained | phase.spared))
     notes: tuple[Action, ...] = ()
-    if dropped:
-        notes = (Report(clients_dropped(phase.round_number, dropped)),)
+    if late:
+        notes = (Report(clients_dropped(phase.round_number, late)),)
     if phase.untested:
         clients = brief_ids([*phase.untested])
         text = f"round {phase.round_number} has no counts of clients {clients}"

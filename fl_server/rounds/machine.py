@@ -4,6 +4,8 @@
                have the data, it is reported)                    -> Working(n + 1)
     Working    every pending client has answered or is overdue,
                and at least `min_updates` updates are safe       -> Closing
+    Working    as many updates are safe as count (`extra` more
+               clients were selected)                            -> Working, others spared
     Working    ... but fewer are safe, and others are there      -> Working, others selected too
     Closing    Aggregated                                        -> Gathering (and at once on)
     Closing    Aggregated, it was the round after the last, in
@@ -252,10 +254,12 @@ def missing(policy: Policy, state: State) -> tuple[int, ...]:
 
 def missed(policy: Policy, state: State, *, run: str, round_number: int, client: int) -> bool:
     """Whether an update belongs to a round that was closed without it."""
+    phase = state.phase
+    spared = isinstance(phase, Working) and client in phase.spared
     return (
         run == policy.run
         and client in policy.participants
-        and round_number <= state.done
+        and (round_number <= state.done or spared)
         and state.accepted.get(client, 0) < round_number
     )
 

@@ -16,74 +16,16 @@ from common.wire.messages import (
     Selected,
     TrainEnd,
 )
-from fl_server.rounds.board import Board as Board
+from fl_server.rounds.phases import REPEAT_SECONDS as REPEAT_SECONDS
+from fl_server.rounds.phases import Board as Board
+from fl_server.rounds.phases import Closing as Closing
+from fl_server.rounds.phases import Finished as Finished
+from fl_server.rounds.phases import Gathering as Gathering
+from fl_server.rounds.phases import Phase as Phase
+from fl_server.rounds.phases import Working as Working
 from fl_server.rounds.policy import Policy as Policy
 from fl_server.rounds.wishes import Wish, Wished
 from fl_server.watch import facts
-
-REPEAT_SECONDS = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class Gathering:
-    """Waiting for participants: before the first round, and for those a restarted coordinator
-    has not met yet before its next one (no longer than `grace`); or paused."""
-
-    since: float
-    published: float = -math.inf  # while paused: that nothing more is wanted of boards
-
-
-@dataclass(frozen=True, slots=True)
-class Working:
-    """A round is open."""
-
-    round_number: int
-    selected: tuple[int, ...]
-    testers: tuple[int, ...]
-    opened: float
-    safe: frozenset[int] = frozenset()
-    measured: frozenset[int] = frozenset()
-    rejected: frozenset[int] = frozenset()
-    failed: Mapping[int, float] = field(default_factory=dict)
-    published: float = -math.inf
-    repeated: float = -math.inf
-    gap: float = REPEAT_SECONDS
-    unpublished: bool = False
-    waited: frozenset[int] = frozenset()
-    weights_published: float = -math.inf
-
-    @property
-    def untrained(self) -> frozenset[int]:
-        """Selected clients whose update is still to come."""
-        return frozenset(self.selected) - self.safe - self.rejected
-
-    @property
-    def untested(self) -> frozenset[int]:
-        """Testers whose counts are still to come."""
-        return frozenset(self.testers) - self.measured
-
-    @property
-    def pending(self) -> frozenset[int]:
-        """All clients that the round waits for."""
-        return self.untrained | self.untested
-
-
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """The updates of a round are being aggregated."""
-
-    round_number: int
-    used: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The run is over."""
-
-    reason: str
-
-
-Phase: TypeAlias = Gathering | Working | Closing | Finished
 
 
 @dataclass(frozen=True, slots=True)

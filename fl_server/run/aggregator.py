@@ -55,7 +55,7 @@ class Progress:
     done: int
     accepted: dict[int, int]
     opened: Open | None
-    safe: frozenset[int]
+    safe: tuple[int, ...]  # in the order of acceptance
     reported: frozenset[int] = frozenset()  # clients with data that only their boards have
 
 
@@ -98,7 +98,8 @@ class Aggregator:
         )
         simple = experiment.aggregation.clip_norm == 0  # updates count as they come
         scale = scale_of(experiment) if simple else None
-        self._sums = SiteSums(self.checks, scale, needs_each=self._half.needs_each)
+        needs_each = self._half.needs_each or experiment.selection.extra > 0
+        self._sums = SiteSums(self.checks, scale, needs_each=needs_each)
         self._gathered = Gathered(self._load_update, scale, self._load_sum)
 
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
@@ -120,11 +121,12 @@ class Aggregator:
         """Where the run stands on disk; reads and verifies every update of the open round."""
         round_number = self._meta.round + 1
         opened = self.store.opened(round_number)
-        safe: frozenset[int] = frozenset()
+        safe: tuple[int, ...] = ()
         if opened is not None:
             groups = self.store.updates.safe_sums(round_number)
             self._gathered.restore(groups)
-            safe = self.store.updates.safe(round_number).union(*groups.values())
+            safe = self.store.updates.safe(round_number)
+            safe += tuple(client for clients in groups.values() for client in clients)
         reported = frozenset(self.local.clients)
         return Progress(self._meta.round, dict(self._meta.accepted), opened, safe, reported)
 
@@ -206,8 +208,7 @@ class Aggregator:
             write_atomic(path, blob, durable=False)
 
     def _load_sum(self, client: int) -> DecodedSum:
-        blob = self.store.updates.load(self._meta.round + 1, client, "sum")
-        return self._sums.decode(blob)
+        return self._sums.decode(self.store.updates.load(self._meta.round + 1, client, "sum"))
 
     def _load_update(self, client: int) -> tuple[dict[str, Array], UpdateMeta]:
         """A safe update of the open round."""

@@ -1,11 +1,11 @@
 """The updates of an open round on disk, each whole or absent.
 
-<folder>/round-<n>/client-<id>-<digest>.safetensors   an update
-                   sum-<id>-<digest>.safetensors      the sum of several, <id> is the lowest
-                   odd-<id>-<digest>.safetensors      at a site: one that no sum can hold
+<folder>/round-<n>/client-<id>-<place>-<digest>.safetensors   an update
+                   sum-<id>-<place>-<digest>.safetensors      the sum of several; the lowest id
+                   odd-<id>-<place>-<digest>.safetensors      at a site: one no sum can hold
 
-The files are not flushed: after a loss of power the boards, which keep their step until the
-next round, send them again.
+Places are the order in which they were accepted. The files are not flushed: after a loss of
+power the boards, which keep their step until the next round, send them again.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class UpdateFiles:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._last = (0, 0)  # the last update that was accepted: its round, and its place
 
     def folder(self, round_number: int) -> Path:
         """Where the updates of a round are."""
@@ -42,7 +43,13 @@ class UpdateFiles:
 
     def path(self, round_number: int, client: int, digest: str, kind: Kind = "client") -> Path:
         """Where a complete, verified update is kept until its round is over."""
-        return self.folder(round_number) / f"{kind}-{client:06d}-{digest}.safetensors"
+        folder = self.folder(round_number)
+        if self._last[0] != round_number:
+            places = (_place(path) for path in folder.glob("*-*.safetensors"))
+            self._last = (round_number, max(places, default=0))
+        place = self._last[1] + 1
+        self._last = (round_number, place)
+        return folder / f"{kind}-{client:06d}-{place:06d}-{digest}.safetensors"
 
     def load(self, round_number: int, client: int, kind: Kind = "client") -> bytes:
         """A safe update, as it came."""
@@ -56,9 +63,11 @@ class UpdateFiles:
             raise StoreError(f"{path} is damaged and was set aside; resume the run")
         return blob
 
-    def safe(self, round_number: int, kind: Kind = "client") -> frozenset[int]:
-        """Clients whose own update of a round is safe; damaged ones are set aside."""
-        return frozenset(client for client, _ in self._whole(round_number, kind))
+    def safe(self, round_number: int, kind: Kind = "client") -> tuple[int, ...]:
+        """Clients whose own update of a round is safe, in the order in which they were
+        accepted; damaged ones are set aside."""
+        found = (client for client, _ in self._whole(round_number, kind))
+        return tuple(dict.fromkeys(found))
 
     def safe_sums(self, round_number: int) -> Mapping[int, tuple[int, ...]]:
         """The lowest client of every sum that is safe, and all clients in it."""
@@ -73,7 +82,8 @@ class UpdateFiles:
         return found
 
     def _whole(self, round_number: int, kind: Kind) -> Iterator[tuple[int, bytes]]:
-        for path in sorted(self.folder(round_number).glob(f"{kind}-*.safetensors")):
+        paths = self.folder(round_number).glob(f"{kind}-*.safetensors")
+        for path in sorted(paths, key=_place):
             client = int(path.name.split("-")[1])
             try:
                 yield client, self.load(round_number, client, kind)
@@ -83,6 +93,10 @@ class UpdateFiles:
     def remove(self, round_number: int) -> None:
         """Forget a round."""
         shutil.rmtree(self.folder(round_number), ignore_errors=True)
+
+
+def _place(update: Path) -> int:
+    return int(update.name.split("-")[2])
 
 
 def set_aside(path: Path) -> None:

@@ -90,6 +90,11 @@ def check_sites(experiment: Experiment) -> Scale:
             f"aggregation.clip_norm is {settings.clip_norm:g}, which the coordinator does to "
             "single updates, and a site sends sums; expected 0"
         )
+    if experiment.selection.extra:
+        raise ConfigError(
+            f"selection.extra is {experiment.selection.extra}, by which the first updates "
+            "count, and a site sends all of its own at once; expected 0"
+        )
     if experiment.privacy.secure:
         raise ConfigError(
             "privacy.secure is true: boards exchange keys with the coordinator, which a site's "

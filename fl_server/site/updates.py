@@ -50,8 +50,8 @@ class SiteUpdates:
         self._round = round_number
         self._assemblies.forget()
         self._gathered.clear()
-        odd = self._files.safe(round_number, "odd")
-        stored = self._files.safe(round_number) - odd
+        odd = frozenset(self._files.safe(round_number, "odd"))
+        stored = frozenset(self._files.safe(round_number)) - odd
         for client in sorted(stored):
             arrays, meta = self._load(client)
             self._gathered.add(client, arrays, meta, 0)

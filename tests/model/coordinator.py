@@ -13,6 +13,7 @@ from common.wire.messages import (
 )
 from fl_server.rounds import machine as rounds
 from fl_server.rounds import state as r
+from fl_server.rounds.selection import goal
 from fl_server.rounds.standing import has_stopped
 from fl_server.rounds.wishes import Wish, Wished
 from tests.model.parts import (
@@ -95,12 +96,17 @@ class Coordinator:
             done=disk.done,
             accepted=disk.accepted,
             opened=opened,
-            safe=frozenset(disk.journal.get(round_number, ())) if opened else frozenset(),
+            safe=self._safe(round_number) if opened else frozenset(),
             now=self.world.now,
             reported=frozenset(disk.data or ()),
         )
         self.alive = True
         self.note_wish()
+
+    def _safe(self, round_number: int) -> frozenset[int]:
+        """The updates that count, by the order in which they were accepted."""
+        order = tuple(self.disk.journal.get(round_number, ()))
+        return frozenset(order[: goal(self.policy)])
 
     def note_wish(self) -> None:
         if self.state.wish != self.disk.wish:

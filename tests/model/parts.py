@@ -76,6 +76,7 @@ class Setup:
     min_updates: int = 1
     start_with: int | None = None
     local: bool = False
+    extra: int = 0
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -94,6 +95,7 @@ class Setup:
             min_updates=self.min_updates,
             evaluate_every=self.evaluate_every,
             local=self.local,
+            extra=self.extra,
         )
 
 

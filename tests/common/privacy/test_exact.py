@@ -59,7 +59,7 @@ def test_the_sum_is_the_same_in_every_order_and_grouping(updates, rng) -> None: 
 @given(st.lists(update, min_size=1, max_size=12))
 def test_the_mean_is_that_of_float64_to_the_last_digits_of_float32(updates) -> None:  # type: ignore[no-untyped-def]
     items = [
-        (arrays_of(numbers), {"base": min(6000.0, 1.0 + weight), "head": 1.0})
+        (arrays_of(numbers), {"base": min(1.0 + weight, 6000.0), "head": 1.0})
         for numbers, weight, _, _ in updates
     ]
     found, expected = exact_mean(SCALE, [(a, {**w}) for a, w in items]), weighted_mean(items)

@@ -1,0 +1,94 @@
+"""PURE: what the round machine knows of a board, and the phases that a run is in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+REPEAT_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What is known of a board.
+
+    `seen_in` is the last round in which it gave a sign of life, `last_message` when its last
+    message came. Of a site, `away` has since when the own boards of some clients are lost.
+    """
+
+    instance: str
+    session: tuple[int, int]
+    clients: tuple[int, ...]
+    lost_at: float | None = None
+    seen_in: int = 0
+    last_message: float = 0.0
+    away: Mapping[int, float] = field(default_factory=dict)
+
+    def lost_since(self, client: int) -> float | None:
+        """Since when the board of a client is lost; None if it is there."""
+        return self.lost_at if self.lost_at is not None else self.away.get(client)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """Waiting for participants: before the first round, and for those a restarted coordinator
+    has not met yet before its next one (no longer than `grace`); or paused."""
+
+    since: float
+    published: float = -math.inf  # while paused: that nothing more is wanted of boards
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """A round is open."""
+
+    round_number: int
+    selected: tuple[int, ...]
+    testers: tuple[int, ...]
+    opened: float
+    safe: frozenset[int] = frozenset()
+    measured: frozenset[int] = frozenset()
+    rejected: frozenset[int] = frozenset()
+    spared: frozenset[int] = frozenset()  # selected, and not needed any more
+    failed: Mapping[int, float] = field(default_factory=dict)
+    published: float = -math.inf
+    repeated: float = -math.inf
+    gap: float = REPEAT_SECONDS
+    unpublished: bool = False
+    waited: frozenset[int] = frozenset()
+    weights_published: float = -math.inf
+
+    @property
+    def untrained(self) -> frozenset[int]:
+        """Selected clients whose update is still to come."""
+        return frozenset(self.selected) - self.safe - self.rejected
+
+    @property
+    def untested(self) -> frozenset[int]:
+        """Testers whose counts are still to come."""
+        return frozenset(self.testers) - self.measured
+
+    @property
+    def pending(self) -> frozenset[int]:
+        """All clients that the round waits for."""
+        return self.untrained | self.untested
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The updates of a round are being aggregated."""
+
+    round_number: int
+    used: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The run is over."""
+
+    reason: str
+
+
+Phase: TypeAlias = Gathering | Working | Closing | Finished
