@@ -45,6 +45,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"queue"},
         {"watch", "central", "data"},
         {"coordinator", "reports", "check", "site"},
+        {"web"},
         {"lab"},
         {"launch"},
         {"sweeps"},
