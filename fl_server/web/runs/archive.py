@@ -84,15 +84,13 @@ class Followed:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from error
         whole = data.rfind(b"\n") + 1
         self._offset += whole
-        return [
-            fact for line in data[:whole].splitlines() if (fact := _fact(line)) is not None
-        ]
+        return [fact for line in data[:whole].splitlines() if (fact := _fact(line)) is not None]
 
     def _take_metrics(self) -> None:
         """The curves, where not all events are read."""
         for line in read_run(self.folder).lines:
             known = fields_of(line)
-            if TRAINED <= known.keys():
+            if known.keys() >= TRAINED:
                 self._take(round_closed({k: known[k] for k in ("round", *TRAINED)}))
             if line.tests:
                 self._take(evaluated(known))

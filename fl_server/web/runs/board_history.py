@@ -1,7 +1,7 @@
 """PURE: what each board did and measured lately; bounded, whatever boards send.
 
-When the samples of a board are too many, every second one is dropped and new ones are taken half
-as often: so they always reach back to the beginning.
+When the samples of a board are too many, every second one is dropped and new ones are taken
+half as often: so they always reach back to the beginning.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ SIZES = 2_000
 NOTES = 12
 LETTERS = 300
 
-Sample: TypeAlias = tuple[float, float | None, bool | None, int | None, float | None, float | None]
+Sample: TypeAlias = tuple[
+    float, float | None, bool | None, int | None, float | None, float | None
+]
 
 
 @dataclass(slots=True)
