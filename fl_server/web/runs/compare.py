@@ -1,4 +1,4 @@
-"""Several runs beside each other: curves and the report's tables, as JSON for the page."""
+"""Several runs beside each other: their curves and the tables of a report, as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE: the facts kept of a run, as somebody who watched its topics would have had them.
+"""PURE: the facts that are kept of a run, as who watched its topics would have had them.
 
 events.jsonl has no presence of boards and no messages about clients. Both follow from what it
 has: who connected, was lost and came back, and who trained which client.
