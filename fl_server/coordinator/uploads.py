@@ -9,8 +9,8 @@ from fl_server.coordinator.conductor import Conductor
 from fl_server.coordinator.refusals import Refusals
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.state import Event, Rejected, Stored, Strayed
-from fl_server.run.assemblies import Assemblies
-from fl_server.run.site_sums import members_of
+from fl_server.run.updates.assemblies import Assemblies
+from fl_server.run.updates.site_sums import members_of
 from fl_server.watch import facts
 
 

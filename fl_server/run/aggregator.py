@@ -34,15 +34,15 @@ from common.wire.tensors import (
 from fl_server.rounds.state import Close, Open
 from fl_server.run.checks import Checks
 from fl_server.run.computed import Computed
-from fl_server.run.gathered import DecodedSum, Gathered
 from fl_server.run.metrics.records import Records, TestedRound
 from fl_server.run.metrics.tally import Tally, mean_loss, mean_values
 from fl_server.run.model.file import NAME, write_model
 from fl_server.run.model.first import starting_model
 from fl_server.run.server_half import ServerHalf
-from fl_server.run.site_sums import SiteSums, check_job
 from fl_server.run.store import CheckpointMeta, RunStore
-from fl_server.run.update_files import Kind
+from fl_server.run.updates.files import Kind
+from fl_server.run.updates.gathered import DecodedSum, Gathered
+from fl_server.run.updates.site_sums import SiteSums, check_job
 from fl_server.watch import facts
 from fl_server.watch.facts.lines import TrainingLine, fields_of, with_tests
 from fl_server.watch.facts.making import evaluated, round_closed

@@ -4,7 +4,7 @@ runs/<name>/run.json              identity and format of the run
             experiment.toml       the resolved experiment
             checkpoints/          server state after the last rounds, newest last
             journal/round-<n>/    open.json: who is in the open round;
-                                  updates that are safe (`update_files.py`)
+                                  updates that are safe (`updates/files.py`)
             metrics.jsonl events.jsonl model.safetensors
 """
 
@@ -31,7 +31,7 @@ from common.wire.tensors import OWN_HEADER, decode_tensors, encode_tensors
 from fl_server.rounds.state import Open
 from fl_server.run.metrics.records import TestedRound
 from fl_server.run.run_record import FORMAT, RunRecord, read_record
-from fl_server.run.update_files import UpdateFiles
+from fl_server.run.updates.files import UpdateFiles
 from fl_server.watch.facts.lines import TrainingLine
 
 KEEP_CHECKPOINTS = 3

@@ -17,10 +17,10 @@ from common.wire.chunks import cut
 from common.wire.messages import Chunk
 from common.wire.tensors import Member, SumMeta, encode_tensors
 from common.wire.topics import Packet, packet
-from fl_server.run.assemblies import Assemblies
-from fl_server.run.gathered import Decoded, Gathered
-from fl_server.run.site_sums import check_job
-from fl_server.run.update_files import Kind, UpdateFiles
+from fl_server.run.updates.assemblies import Assemblies
+from fl_server.run.updates.files import Kind, UpdateFiles
+from fl_server.run.updates.gathered import Decoded, Gathered
+from fl_server.run.updates.site_sums import check_job
 from fl_server.site.adding import Adding
 
 _MEMBER = set(Member.__struct_fields__)

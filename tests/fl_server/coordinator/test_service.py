@@ -19,7 +19,7 @@ from fl_server.coordinator.background import in_thread
 from fl_server.coordinator.service import Coordinator
 from fl_server.run.journal import read_records
 from fl_server.run.store import RunStore
-from fl_server.run.update_files import Kind, UpdateFiles
+from fl_server.run.updates.files import Kind, UpdateFiles
 from fl_server.watch import facts
 from tests.fl_server.coordinator.scripted import Stage, update_of
 from tests.memory_broker import Killed, MemoryLink
