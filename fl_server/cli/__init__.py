@@ -27,12 +27,14 @@ from fl_server.cli.options import (
     experiment_file,
     fleet_option,
     overrides_option,
+    page_options,
     run_option,
     run_options,
-    web_option,
     with_fleet,
+    with_page,
 )
 from fl_server.cli.queue import serve, show_queue, submit
+from fl_server.cli.relay import relay
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
 from fl_server.cli.reproduce import reproduce
@@ -40,20 +42,20 @@ from fl_server.cli.runs import diff, list_runs
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
+from fl_server.cli.web import web as web_page
 from fl_server.coordinator.dask_clients import clients_for
 from fl_server.lab.faulty_lab import read_script
 from fl_server.lab.lab import share_out
 from fl_server.run.find import find_or_create, find_run
 from fl_server.run.fleet import keep_fleet
-from fl_server.watch.web.server import read_page_address
 
 
 @click.group(
     cls=Commands,
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
-        *(sweep, reproduce, watch, status, replay_run, pause, stop),
-        *(serve, submit, show_queue, fleet_files),
+        *(sweep, reproduce, watch, status, replay_run, pause, stop, relay),
+        *(web_page, serve, submit, show_queue, fleet_files),
     ],
 )
 @version_option()
@@ -70,7 +72,7 @@ def main() -> None:
 @overrides_option
 @broker_options
 @run_option
-@web_option
+@page_options
 @run_options
 def run(
     file: Path,
@@ -80,6 +82,7 @@ def run(
     federation: str | None,
     name: str | None,
     web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment on the boards that are connected to a broker.
@@ -91,11 +94,11 @@ def run(
     experiment = load_experiment(file, overrides)
     reached = reach(broker, credentials, federation, "coordinator")
     probe(reached.address)  # before a run folder is made
-    options = _with_page(options, web)
-    store = find_or_create(options.runs, experiment, name)
-    finished = launch.run(
-        options, store, reached.address, reached.federation, credentials=credentials
-    )
+    with with_page(options, web, control=control) as shown:
+        store = find_or_create(options.runs, experiment, name)
+        finished = launch.run(
+            shown, store, reached.address, reached.federation, credentials=credentials
+        )
     _exit(finished=finished)
 
 
@@ -106,7 +109,7 @@ def run(
 @click.option("--stay-paused", is_flag=True,
               help="Come back paused if the run was paused: for who restarts it.")  # fmt: skip
 @broker_options
-@web_option
+@page_options
 @run_options
 def resume(
     name: str,
@@ -116,6 +119,7 @@ def resume(
     credentials: Path | None,
     federation: str | None,
     web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Go on with a run that was paused, stopped, interrupted, killed or unplugged.
@@ -125,13 +129,13 @@ def resume(
     """
     if not stay_paused and let_go_on(options.runs, name):
         return
-    options = _with_page(options, web)
     store = find_run(options.runs, Path(name).name)
     reached = reach(broker, credentials, federation, "coordinator")
     probe(reached.address, patience=wait)
-    finished = launch.run(
-        options, store, reached.address, reached.federation, credentials=credentials
-    )
+    with with_page(options, web, control=control) as shown:
+        finished = launch.run(
+            shown, store, reached.address, reached.federation, credentials=credentials
+        )
     _exit(finished=finished)
 
 
@@ -148,7 +152,7 @@ def resume(
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
               help="Inject the faults of this script (see docs/faults.md).")  # fmt: skip
 @run_option
-@web_option
+@page_options
 @run_options
 def lab(
     file: Path,
@@ -160,6 +164,7 @@ def lab(
     faults: Path | None,
     name: str | None,
     web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment on this machine: a private broker, boards as processes, and all.
@@ -179,14 +184,17 @@ def lab(
         raise UsageError("--fleet says what the lab is like: no --boards, --workers, --faults")
     there = share_out(participants_of(experiment), boards or 4, workers or 1)
     script = read_script(faults, tuple(there)) if faults else None
-    options = with_fleet(_with_page(options, web), experiment, fleet)
-    store = find_or_create(options.runs, experiment, name)
-    if script is not None:
-        _exit(finished=launch.faulty_lab(options, store, script, there))
-    if fleet is not None and options.fleet is not None:
-        keep_fleet(fleet, store.folder)
-        _exit(finished=launch.fleet_lab(options, store, options.fleet))
-    _exit(finished=launch.lab(options, store, there))
+    options = with_fleet(options, experiment, fleet)
+    with with_page(options, web, control=control) as shown:
+        store = find_or_create(options.runs, experiment, name)
+        if script is not None:
+            finished = launch.faulty_lab(shown, store, script, there)
+        elif fleet is not None and shown.fleet is not None:
+            keep_fleet(fleet, store.folder)
+            finished = launch.fleet_lab(shown, store, shown.fleet)
+        else:
+            finished = launch.lab(shown, store, there)
+    _exit(finished=finished)
 
 
 @main.command()
@@ -198,6 +206,7 @@ def lab(
 @fleet_option
 @dask_option
 @run_option
+@page_options
 @run_options
 def simulate(
     file: Path,
@@ -207,6 +216,8 @@ def simulate(
     fleet: Path | None,
     dask: str | None,
     name: str | None,
+    web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment without a broker; gives the same bits as over the wire.
@@ -225,16 +236,15 @@ def simulate(
     if dask is None:
         launch.require_data(options, experiment)
     options = with_fleet(options, experiment, fleet)
-    with clients_for(processes, dask) as clients:
+    with (
+        with_page(options, web, control=control) as shown,
+        clients_for(processes, dask) as clients,
+    ):
         store = find_or_create(options.runs, experiment, name)
         if fleet is not None:
             keep_fleet(fleet, store.folder)
-        finished = launch.simulate(options, store, clients)
+        finished = launch.simulate(shown, store, clients)
     _exit(finished=finished)
-
-
-def _with_page(options: launch.RunOptions, web: str | None) -> launch.RunOptions:
-    return options if web is None else dataclasses.replace(options, web=read_page_address(web))
 
 
 def _exit(*, finished: bool) -> None:

@@ -21,8 +21,10 @@ from fl_server.cli.options import (
     dask_option,
     fleet_option,
     overrides_option,
+    page_options,
     run_options,
     with_fleet,
+    with_page,
 )
 from fl_server.coordinator.dask_cluster import cluster_at
 from fl_server.reports.output.terminal import print_results
@@ -49,6 +51,7 @@ from fl_server.sweeps.runner import Outcome, in_lab, on_broker, run_all, simulat
 @fleet_option
 @dask_option
 @broker_options
+@page_options
 @run_options
 def sweep(
     files: tuple[Path, ...],
@@ -63,6 +66,8 @@ def sweep(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
+    web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Run many experiments: one after another on the same boards, or side by side on a cluster.
@@ -84,6 +89,9 @@ def sweep(
         raise UsageError("--fleet is for virtual time; add --simulate")
     grid = plan(files, parse_seeds(seeds) if seeds else (), overrides)
     with ExitStack() as stack:
+        options = stack.enter_context(with_page(options, web, control=control, home="runs"))
+        if options.web is not None:
+            click.echo(f"the page is at {options.web.url}")
         if dask is not None:
             cluster = stack.enter_context(cluster_at(dask))
             _show(options, grid, run_on_cluster(cluster, options, grid))

@@ -24,7 +24,7 @@ from fl_server.launch.labs import fleet_lab as fleet_lab
 from fl_server.launch.labs import lab as lab
 from fl_server.launch.labs import run_in as run_in
 from fl_server.launch.work import RunOptions as RunOptions
-from fl_server.launch.work import at_work, conclude, shown
+from fl_server.launch.work import at_work, conclude, shown, shown_here
 from fl_server.run.store import RunStore
 from fl_server.watch.displays import Lines
 
@@ -93,7 +93,7 @@ def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> boo
     """The run on this machine, without a broker; of a fleet, in virtual time."""
     fleet = options.fleet
     make = Simulation if fleet is None else functools.partial(VirtualSimulation, fleet=fleet)
-    with at_work(options, store) as work:
+    with at_work(options, store) as work, shown_here(options, store, work):
         finished = make(
             store,
             clients=clients,

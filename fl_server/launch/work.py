@@ -23,7 +23,7 @@ from fl_server.watch import facts
 from fl_server.watch.displays import Lines, Screen, Style, make_display, show_summary
 from fl_server.watch.facts.making import stamped
 from fl_server.watch.viewers import Viewers, without_failure
-from fl_server.watch.web import server as web
+from fl_server.web.site import Site
 
 log = logging.getLogger(__name__)
 _DISPLAY = "the display"
@@ -38,7 +38,7 @@ class RunOptions:
     tensorboard: bool = False
     record: Path | None = None
     display: Callable[[str], Screen | Lines] | None = None
-    web: web.PageAddress | None = None
+    web: Site | None = None
     data: Path | None = None  # the boards' own data, in a lab or a simulation
     fleet: Fleet | None = None  # what the boards are like, in a lab or a simulation
 
@@ -117,8 +117,20 @@ def shown(
     if options.web is None:
         yield
         return
-    with web.serving(options.web, address, federation) as served:
-        observe(stamped(facts.Web(text=f"the page is at {served.url}"), time.time()))
+    observe(stamped(facts.Web(text=f"the page is at {options.web.url}"), time.time()))
+    with options.web.watching(address, federation):
+        yield
+
+
+@contextmanager
+def shown_here(options: RunOptions, store: RunStore, work: Work) -> Iterator[None]:
+    """A run without a broker on a web page, if one is wanted."""
+    if options.web is None:
+        yield
+        return
+    work.observe(stamped(facts.Web(text=f"the page is at {options.web.url}"), time.time()))
+    with options.web.showing(store.folder, store.run) as observe:
+        work.viewers.add("the web page", observe)
         yield
 
 

@@ -147,6 +147,11 @@ CASES: dict[str, tuple[Make, tuple[str, ...], str]] = {
         ("npz:d.npz",),
         "d.npz is not an .npz file; expected what numpy.savez writes",
     ),
+    "skewed labels": (
+        npz(x=[[1.0]] * 40, target=[[0, 1]] * 40),
+        ("npz:d.npz", 'partition = "dirichlet"'),
+        "my.toml:4: data.partition is 'dirichlet', but targets of 'npz:d.npz' are several",
+    ),
     "no groups": (
         csv(*GOOD),
         (*TABLE, 'partition = "natural"'),
