@@ -5,9 +5,7 @@ from __future__ import annotations
 from common.algorithms.base import Algorithm
 from common.config import Experiment
 from common.errors import ConfigError
-
-LEAST_SECURE = 3  # a sum of two tells each of them the other's update
-MOST_SECURE = 1000  # clients in a round: each sends a share to each
+from common.privacy.rules import LEAST_SECURE, MOST_SECURE
 
 
 def check_privacy(experiment: Experiment, algorithm: Algorithm, participants: int) -> None:

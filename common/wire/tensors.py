@@ -66,6 +66,15 @@ class UpdateMeta(Wire, frozen=True, kw_only=True):
 
 
 @decodable
+class MaskedMeta(Wire, frozen=True, kw_only=True):
+    """Metadata of an update under masks: whose it is; all else is under the masks."""
+
+    run: Name
+    round: Natural
+    client: Natural
+
+
+@decodable
 class Stamp(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """What a blob says of itself: its encoding, and the metadata as JSON."""
 

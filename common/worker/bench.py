@@ -30,6 +30,7 @@ from common.experiment.resolve import (
     network_of,
     server_of,
 )
+from common.experiment.sums import scale_of
 from common.experiment.tasks import measure_of
 from common.learning.net import TorchNet
 from common.learning.networks import extract, load
@@ -126,7 +127,7 @@ class Workbench:
                 if bounded(value) is not None
             },
         )
-        update = encode_tensors(trained.arrays, meta, self.experiment.communication.encoding)
+        update = self._sent(order, trained.arrays, meta)
         state = {**trained.state, **client.memory}
         self._snapshots.write(
             client_id,
@@ -140,6 +141,17 @@ class Workbench:
         if not self._keeps_state:  # it can be computed again, so nothing waits for the disk
             self._flusher.add(self._snapshots.path(client_id, round_number))
         return JobResult(meta.loss, client.samples, len(update))
+
+    def _sent(self, order: JobOrder, arrays: Arrays, meta: UpdateMeta) -> bytes:
+        """An update as it goes to the server."""
+        encoding, scale = self.experiment.communication.encoding, scale_of(self.experiment)
+        update = encode_tensors(arrays, meta, encoding)
+        if not order.secret:
+            return update
+        from common.worker.secret_store import masked_update  # needs a package of its own
+
+        assert scale is not None, "secured sums are exact"
+        return masked_update(Path(order.secret), update, encoding, scale)
 
     def test(self, order: JobOrder) -> ClientMetrics:
         """Test the models of one round on the client's samples."""

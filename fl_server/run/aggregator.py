@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from common.arrays import Array, Arrays, digest
+from common.arrays import Arrays, digest
 from common.code_files import digests_of
 from common.config import Experiment
 from common.data.dataset import info_of
@@ -19,7 +19,6 @@ from common.data.reported import LocalData
 from common.disk.atomic import write_atomic
 from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.resolve import algorithm_of, own_code, server_of
-from common.experiment.sums import scale_of
 from common.experiment.tasks import task_of
 from common.plugins import use_code
 from common.wire.assembly import Assembly
@@ -27,19 +26,20 @@ from common.wire.chunks import blob_digest
 from common.wire.messages import Info, Job
 from common.wire.tensors import (
     ModelMeta,
-    UpdateMeta,
     decode_meta,
     decode_tensors,
     encode_tensors,
 )
 from fl_server.rounds.state import Close, Open
+from fl_server.rounds.steps import Sealing
 from fl_server.run.checks import Checks
 from fl_server.run.computed import Computed
-from fl_server.run.gathered import Gathered
+from fl_server.run.gathered import make_gathered
 from fl_server.run.metrics.records import Records, TestedRound
-from fl_server.run.metrics.tally import Tally, mean_loss, mean_values
+from fl_server.run.metrics.tally import Tally
 from fl_server.run.model.file import NAME, write_model
 from fl_server.run.model.first import starting_model
+from fl_server.run.secure_journal import Opening, SecureJournal
 from fl_server.run.server_half import ServerHalf
 from fl_server.run.store import CheckpointMeta, RunStore
 from fl_server.watch import facts
@@ -56,6 +56,7 @@ class Progress:
     opened: Open | None
     safe: frozenset[int]
     reported: frozenset[int] = frozenset()  # clients with data that only their boards have
+    sealing: Sealing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,14 @@ class ClosedRound:
 
 
 class Aggregator:
-    """One run's server state, the updates of its open round, and its records."""
+    """One run's server state, the updates of its open round, and its records.
 
-    def __init__(self, store: RunStore, experiment: Experiment) -> None:
+    `masked`: of a secured run, whose boards mask their updates.
+    """
+
+    def __init__(
+        self, store: RunStore, experiment: Experiment, *, masked: bool = False
+    ) -> None:
         self.store = store
         self.experiment = experiment
         self.tally = Tally()
@@ -95,8 +101,13 @@ class Aggregator:
             self._half.most_weight,
             self.task,
         )
-        simple = experiment.aggregation.clip_norm == 0  # updates count as they come
-        self._gathered = Gathered(self._load_update, scale_of(experiment) if simple else None)
+        self.secure = SecureJournal(store.run, store.secure_folder) if masked else None
+        opening = None if self.secure is None else self._opening
+        self._gathered = make_gathered(experiment, self.checks, self._load_update, opening)
+
+    def _opening(self) -> Opening:
+        assert self.secure is not None, "only secured rounds are opened"
+        return self.secure.opening(self._meta.round + 1)
 
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
         found = self.store.load_checkpoint()
@@ -119,7 +130,9 @@ class Aggregator:
         opened = self.store.opened(round_number)
         safe = self.store.safe_updates(round_number) if opened is not None else frozenset()
         reported = frozenset(self.local.clients)
-        return Progress(self._meta.round, dict(self._meta.accepted), opened, safe, reported)
+        sealing = self.secure.sealing(round_number) if self.secure is not None else None
+        accepted = dict(self._meta.accepted)
+        return Progress(self._meta.round, accepted, opened, safe, reported, sealing)
 
     def open_round(self, opened: Open) -> None:
         """Begin to add up a round; one that is opened again, for more clients, goes on."""
@@ -167,9 +180,6 @@ class Aggregator:
             )
         return self._base[1]
 
-    def _decode_update(self, blob: bytes) -> tuple[dict[str, Array], UpdateMeta]:
-        return decode_tensors(blob, UpdateMeta, self.experiment.communication.encoding)
-
     @property
     def largest_update(self) -> int:
         """How many bytes an update may have."""
@@ -183,9 +193,7 @@ class Aggregator:
         If it was put together by an assembly, its digest is known, and perhaps it has a file.
         """
         self._check_job(round_number, client, blob)
-        arrays, meta = self._decode_update(blob)
-        self.checks.check_update(arrays, meta)
-        self._gathered.add(client, arrays, meta, len(blob))
+        self._gathered.take(client, blob)
         if assembly is not None:
             path = self.store.update_path(round_number, client, assembly.header.digest)
             assembly.keep(path, blob)
@@ -193,9 +201,9 @@ class Aggregator:
             path = self.store.update_path(round_number, client, blob_digest(blob))
             write_atomic(path, blob, durable=False)
 
-    def _load_update(self, client: int) -> tuple[dict[str, Array], UpdateMeta]:
+    def _load_update(self, client: int) -> bytes:
         """A safe update of the open round."""
-        return self._decode_update(self.store.load_update(self._meta.round + 1, client))
+        return self.store.load_update(self._meta.round + 1, client)
 
     def note_energy(self, info: Info) -> None:
         """Take the energy of a client's training in the open round."""
@@ -246,15 +254,15 @@ class Aggregator:
         if close.used:
             server = server_of(self.experiment, round_number=number, download=sent)
             self._state = self._half.server_update(server, self._state, updates)
-        metas = updates.metas
+        reported = updates.reported
         record = TrainingLine(
             round=number,
-            train_loss=mean_loss(metas),
+            train_loss=reported.loss,
             updates=len(close.used),
             clients=close.used,
             dropped=close.dropped,
-            samples=sum(meta.samples for meta in metas),
-            values=mean_values(metas) or UNSET,
+            samples=reported.samples,
+            values=dict(reported.values) or UNSET,
             seconds=round(seconds, 3),
             train_seconds=round(sum(self.tally.trained.values()), 3),
             aggregate_seconds=round(time.monotonic() - began, 3),

@@ -189,6 +189,10 @@ class RunStore:
             return None
         return Open(record.round_number, record.selected, record.testers)
 
+    def secure_folder(self, round_number: int) -> Path:
+        """Where the steps of a secured round are."""
+        return self._journal(round_number) / "secure"
+
     def part_path(self, round_number: int, client: int) -> Path:
         """Where an update is put together."""
         return self._journal(round_number) / f"client-{client:06d}.part"
