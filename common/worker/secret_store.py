@@ -70,10 +70,10 @@ class SecretStore:
     def load(self, client_id: int, round_number: int) -> SecretRecord | None:
         """What a client has of a round; None if it has nothing of it."""
         path = self.path(client_id)
+        if not path.exists():
+            return None
         try:
             record = read_secret(path)
-        except FileNotFoundError:
-            return None
         except ProtocolError as error:
             log.warning("%s", error)
             return None
@@ -88,8 +88,6 @@ class SecretStore:
 def read_secret(path: Path) -> SecretRecord:
     """The secret in a file; ProtocolError if it is damaged."""
     with disk_errors(path):
-        if not path.exists():
-            raise FileNotFoundError(path)
         data = path.read_bytes()
     try:
         return decoder(SecretRecord).decode(data)

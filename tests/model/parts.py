@@ -106,6 +106,7 @@ class Setup:
     start_with: int | None = None
     local: bool = False
     threshold: float = 0.0
+    exact: bool = False
 
     @property
     def clients(self) -> tuple[int, ...]:
