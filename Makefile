@@ -1,4 +1,4 @@
-.PHONY: help demo test quick chaos docs fleet-test install-test arm-test bench setup-flower check clean setup-demo setup-test setup-fleet
+.PHONY: help demo test quick chaos docs fleet-test install-test arm-test bench setup-flower check clean setup-demo setup-test setup-arm setup-fleet
 BIN := .venv/bin
 
 help:  ## this list
@@ -25,8 +25,7 @@ fleet-test: setup-fleet  ## the playbooks on four machines made for it (root, up
 install-test: setup-fleet  ## install.sh on machines made for it (root, about 5 minutes)
 	timeout 900 $(BIN)/python -m tests.fleet.installer
 
-arm-test: setup-test  ## emulated Raspberry Pi 4 and Jetson Nano: installer, doctor, runs (root, up to an hour)
-	@command -v mmdebstrap qemu-aarch64-static >/dev/null || apt-get -qq install -y mmdebstrap qemu-user-static
+arm-test: setup-arm  ## emulated Raspberry Pi 4 and Jetson Nano: installer, doctor, runs (root, up to an hour)
 	timeout 3600 $(BIN)/python -m tests.arm
 
 docs: setup-test  ## write the tables of settings, options and studies in docs/ anew
@@ -42,16 +41,19 @@ clean:  ## remove the environment and all caches; runs/ stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Flower wants other versions than ours, so it gets a folder of its own; without it the benchmark `flower` is left out.
+# Flower wants other versions than ours, so it gets a folder of its own; without it what is compared with it is left out.
 setup-flower: setup-test
-	@test -d .venv/flower/flwr || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--target .venv/flower -r bench/flower.txt || echo "bench: flwr could not be installed; the benchmark flower is left out" >&2
+	@test -d .venv/flower/ray || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--target .venv/flower -r bench/flower.txt || echo "bench: flwr could not be installed; what is compared with Flower is left out" >&2
 
 setup-demo:
 	@scripts/setup.sh demo
 
 setup-test:
 	@scripts/setup.sh test
+
+setup-arm:
+	@scripts/setup.sh arm
 
 setup-fleet:
 	@scripts/setup.sh fleet

@@ -20,7 +20,7 @@ from pathlib import Path
 from bench.figures import Effort, Figure, figure, median, rounded
 from bench.protocol import experiment_of
 from bench.testbed import ROOT, coordinate, round_times
-from fl_server.lab.lab import Lab
+from fl_server.lab.lab import Lab, share_out
 
 CLIENTS, NODES, SIZE = 6, 2, 1_208_000
 SECONDS = 300.0
@@ -47,16 +47,21 @@ out = "{out}"
 """
 
 
+def flower_packages() -> Path:
+    """Where Flower is, if it is installed."""
+    return Path(os.environ.get("FEDBED_FLOWER", ROOT / ".venv" / "flower"))
+
+
 def measure(folder: Path, effort: Effort) -> list[Figure]:
     """How many times faster we are, or why it was not measured."""
-    packages = Path(os.environ.get("FEDBED_FLOWER", ROOT / ".venv" / "flower"))
+    packages = flower_packages()
     if not (packages / "flwr").is_dir():
         return [_unmeasured(f"flwr is not installed in {packages}")]
     try:
         flower = _flower(folder, packages, effort.pick(4, 2))
     except (RuntimeError, OSError, subprocess.SubprocessError) as error:
         return [_unmeasured(f"Flower did not run here: {error}")]
-    with Lab(folder / "lab", range(CLIENTS), NODES, 1) as lab:
+    with Lab(folder / "lab", share_out(range(CLIENTS), NODES)) as lab:
         experiment = experiment_of(CLIENTS, effort.pick(30, 8))
         ours = round_times(coordinate(folder / "runs", "r", experiment, lab.address))
     return [

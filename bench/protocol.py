@@ -12,7 +12,7 @@ from common.config import Experiment
 from common.experiment.file import parse_experiment
 from common.experiment.resolve import first_model
 from common.wire.tensors import ModelMeta, encode_tensors
-from fl_server.lab.lab import Lab
+from fl_server.lab.lab import Lab, share_out
 
 BOARDS = 2
 
@@ -38,7 +38,7 @@ def _measure(folder: Path, clients: int, effort: Effort) -> list[Figure]:
     size = len(encode_tensors(first_model(experiment), ModelMeta(run="bench", round=1)))
     ours: list[float] = []
     bare: dict[str, list[float]] = {"bare": [], "durable": []}
-    with Lab(folder / "lab", range(clients), BOARDS, 1) as lab:
+    with Lab(folder / "lab", share_out(range(clients), BOARDS)) as lab:
         for at in range(effort.pick(4, 2)):
             for kind, times in bare.items():
                 place = folder / kind if kind == "durable" else None

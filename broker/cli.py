@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -30,6 +31,7 @@ from common.access.credentials import (
     reach,
     split_address,
 )
+from common.access.discovery import AUTO, announcing
 from common.access.tls import days_left
 from common.disk.atomic import write_atomic
 from common.errors import UsageError
@@ -73,12 +75,15 @@ def main() -> None:
 @click.option(
     "--port", type=int, help=f"Port.  [default: {PLAIN_PORT}, with TLS {GUARDED_PORT}]"
 )
+@click.option("--announce", is_flag=True,
+              help="Let boards find it by '--broker auto'; needs avahi.")  # fmt: skip
 @_names
 @_folder
 @log_options
 def up(
     listen: str,
     port: int | None,
+    announce: bool,
     names: tuple[str, ...],
     folder: Path,
     verbose: int,
@@ -112,15 +117,16 @@ def up(
         ensure_certificate(folder, public.certified)
         write_public_address(folder, public)
         prepare_files(folder)
+    elif announce:
+        raise UsageError("--announce needs --listen with an address that others reach: 0.0.0.0")
     broker = Broker(config, folder)
     version = mosquitto_version(broker.program)
-    supervise(
-        broker,
-        lambda: click.echo(
-            f"broker ready on {listen}:{config.port}{' with TLS' if guarded else ''} "
-            f"(mosquitto {version}, folder {broker.folder})"
-        ),
+    ready = (
+        f"broker ready on {listen}:{config.port}{' with TLS' if guarded else ''} "
+        f"(mosquitto {version}, folder {broker.folder})"
     )
+    with announcing(config.port) if announce else nullcontext():
+        supervise(broker, lambda: click.echo(ready))
 
 
 @main.command("enroll")
@@ -129,7 +135,7 @@ def up(
 @click.option("--coordinator", is_flag=True, help="For fl-server run.")
 @click.option("--viewer", is_flag=True, help="For watching only; reads no weights.")
 @click.option("--broker", metavar="HOST[:PORT]",
-              help="How it reaches this machine.  [default: found out]")  # fmt: skip
+              help="How it reaches this machine, or auto.  [default: found out]")  # fmt: skip
 @click.option("--federation", default=DEFAULT_FEDERATION, show_default=True,
               help="First level of all topics.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
@@ -172,6 +178,8 @@ def _public_address(folder: Path, broker: str | None) -> str:
     """The address for a bundle; the certificate is made to hold it."""
     public = read_public_address(folder)
     host, port = split_address(broker or public.public, public.port)
+    if host == AUTO:
+        return join_address(host, port)
     if host.lower() not in public.certified:
         public = with_names(public, (host,))
         write_public_address(folder, public)

@@ -106,6 +106,7 @@ class Jobs:
                 class_counts=self._settings.class_counts,
                 code=str(self._settings.code or ""),
                 digests=detail.code,
+                speed=self._settings.speed,
             )
         )
         return True

@@ -23,3 +23,4 @@ class Settings:
     data: Path | None = None
     class_counts: bool = False
     code: Path | None = None
+    speed: float = 0.0  # training samples per second, not more; 0: as fast as it can

@@ -2,7 +2,8 @@
 # Brings this checkout to where its commands run: Python, Mosquitto, .venv with pinned packages.
 #   scripts/setup.sh demo    what an experiment needs
 #   scripts/setup.sh test    that, and the tools of the tests
-#   scripts/setup.sh fleet   that, Ansible, and what makes machines to provision
+#   scripts/setup.sh fleet   all that, Ansible, and what makes machines to provision
+#   scripts/setup.sh arm     as test, and what emulates boards
 # A second run finds its stamp and ends at once. PYTHON=python3.12 chooses the interpreter.
 set -eu
 cd "$(dirname "$0")/.."
@@ -11,9 +12,9 @@ PATH="$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
 mode="${1:-}"
 case "$mode" in
     demo) extras=broker,data,plots ;;
-    test) extras=broker,cluster,data,plots,tensorboard,dev ;;
+    test | arm) extras=broker,cluster,data,plots,tensorboard,dev ;;
     fleet) extras=broker,cluster,data,plots,tensorboard,dev,fleet ;;
-    *) echo "usage: scripts/setup.sh demo|test|fleet" >&2; exit 2 ;;
+    *) echo "usage: scripts/setup.sh demo|test|arm|fleet" >&2; exit 2 ;;
 esac
 
 . common/install/choose_torch.sh
@@ -104,6 +105,12 @@ if [ "$mode" = fleet ]; then
             mmdebstrap systemd-container iproute2 openssh-client dpkg-dev
         break
     done
+fi
+
+if [ "$mode" = arm ]; then
+    mode=test
+    command -v mmdebstrap >/dev/null && command -v qemu-aarch64-static >/dev/null ||
+        apt_install "install mmdebstrap and qemu-user-static" mmdebstrap qemu-user-static
 fi
 
 wanted="$(cat pyproject.toml constraints.txt scripts/setup.sh common/install/torch_versions.txt | cksum) $PWD"

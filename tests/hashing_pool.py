@@ -15,7 +15,6 @@ import numpy as np
 
 from common.arrays import Arrays
 from common.errors import FedbedError
-from common.experiment.sums import scale_of
 from common.wire.messages import ClientMetrics
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.worker.orders import JobDone, JobError, JobOrder, Prepare, Prepared, Report
@@ -144,9 +143,7 @@ class HashingPool:
         blob = encode_tensors(update, meta)
         if order.secret:
             assert self._order is not None
-            scale = scale_of(self._order.experiment)
-            assert scale is not None, "secured sums are exact"
-            blob = masked_update(Path(order.secret), blob, "float32", scale)
+            blob = masked_update(Path(order.secret), blob, self._order.experiment)
         state = {"seen": drawn}
         self._store.write(
             order.client, order.round, state=state, update=blob, tests=None, durable=False

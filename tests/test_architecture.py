@@ -24,7 +24,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "common": (
         {"errors", "__init__"},
         {"ids", "rng", "texts", "arrays", "plugins"},
-        {"disk", "access", "program", "code_files"},
+        {"disk", "program", "code_files"},
+        {"access"},
         {"install", "privacy"},
         {"wire"},
         {"config"},
@@ -44,6 +45,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"queue"},
         {"watch", "central", "data"},
         {"coordinator", "reports", "check"},
+        {"web"},
         {"lab"},
         {"launch"},
         {"sweeps"},
@@ -82,7 +84,8 @@ WORLD = {"os", "paho", "pathlib", "queue", "socket", "subprocess", "threading", 
 WORLD |= {"asyncio", "datetime", "multiprocessing", "random", "select", "shutil", "tempfile"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MAKE_LINKS = {
-    "fl_server/launch.py",
+    "fl_server/launch/__init__.py",
+    "fl_server/launch/labs.py",
     "broker/cli.py",
     "fl_client/cli/__init__.py",
     "fl_client/cli/doctor.py",

@@ -41,6 +41,7 @@ hasty_setups = st.builds(
     deadline=st.sampled_from((float("inf"), 5.0, 60.0)),
     min_updates=st.sampled_from((1, 2, 3)),
     start_with=st.sampled_from((None, 1, 2)),
+    extra=st.sampled_from((0, 1)),
 )
 hasty_secured_setups = st.builds(
     dataclasses.replace,
@@ -91,6 +92,8 @@ def check_that_it_ends(setup: Setup, story: bytes, gone: int | None) -> None:
     assert numbers == list(range(1, len(numbers) + 1))
     for _, used, _ in outcome.aggregated:
         assert len(used) >= least_updates(setup)
+        if setup.extra:
+            assert len(used) <= max(1, round(setup.rate * len(setup.clients)))
     if gone is None or others_are_enough(setup, gone):
         assert outcome.finished
         assert len(numbers) == setup.rounds

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from common.access.address import Address
+from common.access.discovery import AUTO, find_broker
 from common.errors import UsageError
 from common.ids import check_name, parse_ids, show_ids
 
@@ -133,10 +134,17 @@ def credentials_text(credentials: Credentials) -> str:
 def _address(text: str | None, credentials: Credentials | None) -> Address:
     if credentials is None:
         host, port = split_address(text or DEFAULT_HOST)
+        if host == AUTO:
+            raise UsageError(
+                f"--broker {AUTO} needs --credentials: their CA tells our broker from others"
+            )
         return Address(host, port)
     host, port = split_address(credentials.broker)
     if text is not None:
         host, port = split_address(text, port)
+    if host == AUTO:
+        found = find_broker(credentials.ca)
+        host, port = found.host, found.port
     return Address(host, port, credentials.name, credentials.password, credentials.ca)
 
 

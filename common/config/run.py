@@ -62,6 +62,15 @@ class SelectionSection(Section, frozen=True, kw_only=True):
         float,
         Meta(gt=0, le=1, description="Share of the participants that trains in each round."),
     ] = 1.0
+    extra: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100_000,
+            description="So many more clients are selected in each round; the first updates "
+            "count, as many as the rate wants, and the other clients are dropped.",
+        ),
+    ] = 0
     gamma: Annotated[
         float,
         Meta(

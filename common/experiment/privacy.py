@@ -26,6 +26,11 @@ def check_privacy(experiment: Experiment, algorithm: Algorithm, participants: in
             f"privacy.secure is true, but aggregation.clip_norm is {settings.clip_norm:g}: the "
             "coordinator sees no single update to shorten; expected 0"
         )
+    if experiment.selection.extra:
+        raise ConfigError(
+            f"privacy.secure is true, but selection.extra is {experiment.selection.extra}: "
+            "everybody whose keys are used counts; expected 0"
+        )
     if algorithm.needs_each or algorithm.private is not None:
         raise ConfigError(
             f"privacy.secure is true, but the server of algorithm.name = "

@@ -22,6 +22,7 @@ from common.data.shard_file import Shard
 from common.data.shards import ShardSet
 from common.disk.flusher import Flusher
 from common.errors import DataError
+from common.experiment.effort import testing_effort, training_effort
 from common.experiment.resolve import (
     algorithm_of,
     buffers_of,
@@ -30,7 +31,6 @@ from common.experiment.resolve import (
     network_of,
     server_of,
 )
-from common.experiment.sums import scale_of
 from common.experiment.tasks import measure_of
 from common.learning.net import TorchNet
 from common.learning.networks import extract, load
@@ -127,7 +127,11 @@ class Workbench:
                 if bounded(value) is not None
             },
         )
-        update = self._sent(order, trained.arrays, meta)
+        update = encode_tensors(trained.arrays, meta, self.experiment.communication.encoding)
+        if order.secret:
+            from common.worker.secret_store import masked_update  # needs a package of its own
+
+            update = masked_update(Path(order.secret), update, self.experiment)
         state = {**trained.state, **client.memory}
         self._snapshots.write(
             client_id,
@@ -142,16 +146,12 @@ class Workbench:
             self._flusher.add(self._snapshots.path(client_id, round_number))
         return JobResult(meta.loss, client.samples, len(update))
 
-    def _sent(self, order: JobOrder, arrays: Arrays, meta: UpdateMeta) -> bytes:
-        """An update as it goes to the server."""
-        encoding, scale = self.experiment.communication.encoding, scale_of(self.experiment)
-        update = encode_tensors(arrays, meta, encoding)
-        if not order.secret:
-            return update
-        from common.worker.secret_store import masked_update  # needs a package of its own
-
-        assert scale is not None, "secured sums are exact"
-        return masked_update(Path(order.secret), update, encoding, scale)
+    def effort(self, order: JobOrder) -> float:
+        """What a job takes, in training samples."""
+        shard = self.shards.load(order.client)  # perhaps before there are statistics
+        if order.kind == "test":
+            return testing_effort(self.experiment, len(shard.test))
+        return training_effort(self.experiment, len(shard.train), len(shard.test))
 
     def test(self, order: JobOrder) -> ClientMetrics:
         """Test the models of one round on the client's samples."""

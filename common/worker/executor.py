@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -26,6 +25,7 @@ from common.worker.orders import (
     Prepare,
     Prepared,
 )
+from common.worker.pace import Pace, Wait, just_wait
 
 OnEpoch: TypeAlias = Callable[[EpochDone], None]
 
@@ -36,11 +36,12 @@ class Executor:
     def __init__(self) -> None:
         use_one_thread()
         self._bench: Workbench | None = None
+        self._speed = 0.0
         self._problem = "nothing was prepared"
 
     def prepare(self, order: Prepare) -> Prepared:
         """Get ready for a run."""
-        self._bench, self._problem = None, ""
+        self._bench, self._problem, self._speed = None, "", order.speed
         data: dict[int, ClientData] = {}
         try:
             if order.code:
@@ -72,11 +73,16 @@ class Executor:
             data=data,
         )
 
-    def run(self, order: JobOrder, on_epoch: OnEpoch) -> JobDone | JobError:
+    def run(
+        self, order: JobOrder, on_epoch: OnEpoch, wait: Wait = just_wait
+    ) -> JobDone | JobError:
         """Train or test one client; what went wrong is in the report."""
-        started = time.perf_counter()
         try:
-            done = self._run(order, on_epoch)
+            bench = self._ready()
+            seconds = bench.effort(order) / self._speed if self._speed else 0.0
+            pace = Pace(order.job, seconds, wait)
+            done = self._run(bench, order, on_epoch, pace)
+            pace.reach(1.0)
         except AbandonedError:
             return JobError(job=order.job, problem="")
         except (FedbedError, OSError) as error:
@@ -84,18 +90,22 @@ class Executor:
             return JobError(job=order.job, problem=str(error), final=final)
         except Exception as error:  # noqa: BLE001 - a user's algorithm may raise anything
             return JobError(job=order.job, problem=_unexpected(error))
-        return msgspec.structs.replace(done, seconds=time.perf_counter() - started)
+        return msgspec.structs.replace(done, seconds=pace.elapsed)
 
-    def _run(self, order: JobOrder, on_epoch: OnEpoch) -> JobDone:
+    def _ready(self) -> Workbench:
         if self._bench is None:
             raise FedbedError(self._problem)
+        return self._bench
 
+    @staticmethod
+    def _run(bench: Workbench, order: JobOrder, on_epoch: OnEpoch, pace: Pace) -> JobDone:
         def progress(epoch: int, epochs: int, loss: float) -> None:
+            pace.reach(epoch / epochs)
             on_epoch(EpochDone(job=order.job, epoch=epoch, epochs=epochs, loss=bounded(loss)))
 
         if order.kind == "test":
-            return JobDone(job=order.job, seconds=0.0, metrics=self._bench.test(order))
-        result = self._bench.train(order, progress)
+            return JobDone(job=order.job, seconds=0.0, metrics=bench.test(order))
+        result = bench.train(order, progress)
         return JobDone(
             job=order.job,
             seconds=0.0,

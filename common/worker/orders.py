@@ -22,6 +22,7 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     class_counts: bool = False  # whether the sizes of its classes may be reported
     code: str = ""  # the folder of users' code
     digests: dict[str, str] | None = None  # of the files in it that the coordinator uses
+    speed: float = 0.0  # training samples per second, not more; 0: as fast as it can
 
 
 class JobOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):

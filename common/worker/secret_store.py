@@ -14,13 +14,15 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from common.config import Experiment
 from common.disk.atomic import disk_errors, write_atomic
 from common.errors import ProtocolError, UnfitUpdateError
-from common.privacy.exact import Scale, fixed
+from common.experiment.sums import scale_of
+from common.privacy.exact import fixed
 from common.privacy.rules import Key, Keys, Sealed
 from common.privacy.secure import Me, masked
 from common.wire.json_codec import INVALID, decodable, decoder
-from common.wire.messages import Encoding, Ids, Name, Natural, Wire
+from common.wire.messages import Ids, Name, Natural, Wire
 from common.wire.tensors import MaskedMeta, UpdateMeta, decode_tensors, encode_tensors
 
 log = logging.getLogger(__name__)
@@ -95,13 +97,14 @@ def read_secret(path: Path) -> SecretRecord:
         raise ProtocolError(f"{path} is damaged: {error}") from error
 
 
-def masked_update(path: Path, update: bytes, encoding: Encoding, scale: Scale) -> bytes:
+def masked_update(path: Path, update: bytes, experiment: Experiment) -> bytes:
     """An update as integers under the masks of its client, as it goes to the server.
 
     It loses what its encoding loses first, so that the sum is that of an unsecured run.
     """
-    record = read_secret(path)
-    arrays, meta = decode_tensors(update, UpdateMeta, encoding)
+    record, scale = read_secret(path), scale_of(experiment)
+    assert scale is not None, "secured sums are exact"
+    arrays, meta = decode_tensors(update, UpdateMeta, experiment.communication.encoding)
     assert (record.run, record.round, record.client) == (meta.run, meta.round, meta.client)
     try:
         plain = fixed(scale, arrays, meta.weights, samples=meta.samples, loss=meta.loss)

@@ -31,13 +31,16 @@ class _Process:
         self._reports = reports
         self._orders: queue.SimpleQueue[Prepare | JobOrder] = queue.SimpleQueue()
         self._abandoned: set[int] = set()
+        self._abandoning = threading.Condition()
 
     def listen(self) -> None:
         with os.fdopen(0, "rb") as orders:
             for line in orders:
                 order = ORDERS.decode(line)
                 if isinstance(order, Abandon):
-                    self._abandoned.add(order.job)
+                    with self._abandoning:
+                        self._abandoned.add(order.job)
+                        self._abandoning.notify_all()
                 else:
                     self._orders.put(order)
         os._exit(0)  # the owner is gone, and training must not continue without it
@@ -53,7 +56,13 @@ class _Process:
             if isinstance(order, Prepare):
                 self._report(executor.prepare(order))
             else:
-                self._report(executor.run(order, self._epoch_done))
+                self._report(executor.run(order, self._epoch_done, self._wait))
+
+    def _wait(self, job: int, seconds: float) -> None:
+        """A slowed job waits, unless it is given up meanwhile."""
+        with self._abandoning:
+            if self._abandoning.wait_for(lambda: job in self._abandoned, seconds):
+                raise AbandonedError
 
     def _epoch_done(self, report: EpochDone) -> None:
         if report.job in self._abandoned:

@@ -56,9 +56,16 @@ def report_data(
     return replace(work, data_sent=now), reports
 
 
-def drop_old_rounds(work: Work, round_number: int) -> tuple[Work, tuple[Action, ...]]:
-    """Forget the results of other rounds, and cancel their jobs."""
-    stale = frozenset(job for job in work.jobs if job.round != round_number) - work.cancelled
+def drop_old_rounds(work: Work, selected: Selected) -> tuple[Work, tuple[Action, ...]]:
+    """Forget the results of other rounds, and cancel their jobs; also trainings of clients
+    that are not selected any more."""
+    round_number, clients = selected.round, frozenset(selected.clients)
+    stale = frozenset(
+        job
+        for job in work.jobs
+        if job.round != round_number or (job.kind == "train" and job.client not in clients)
+    )
+    stale -= work.cancelled
     work = replace(
         work,
         metrics={c: m for c, m in work.metrics.items() if m.round == round_number},
@@ -187,9 +194,9 @@ def send(
         if there and client not in current.safe and due:
             open_bytes += size
             sent[result] = math.inf
-            actions.append(SendUpdate(client, current.round, again=result in work.sent))
-            if client in work.results:
+            if client in work.results:  # first: from then on, an update is on its way
                 actions.append(Publish(work.results[client]))
+            actions.append(SendUpdate(client, current.round, again=result in work.sent))
     measured = frozenset(current.measured)
     for client, metrics in work.metrics.items():
         if client in measured:

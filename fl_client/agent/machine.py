@@ -262,7 +262,7 @@ def _advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Act
     state, switched = replace(state, work=work), (*switched, *told)
     if current is None or selected is None or current.round != selected.round:
         return state, switched
-    work, cancelled = duties.drop_old_rounds(work, current.round)
+    work, cancelled = duties.drop_old_rounds(work, selected)
     wanted = list(duties.wanted_jobs(policy, work, current, selected))
     ready = [job for job in wanted if duties.has_downloads(state, work, current.round, *job)]
     work, lacking, secrets = send_secrets(policy, state, work, current, selected, now)

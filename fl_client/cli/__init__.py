@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +29,11 @@ from fl_client.doctor.findings import NO_THREADS
 from fl_client.hardware.capacity import has_room_for_torch
 from fl_client.hardware.threads import threads_problem
 from fl_client.identity import next_identity
+from fl_client.settings import Settings
 
 log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0  # between two looks for a broker that is announced
 
 
 @click.group(cls=Commands, commands=[doctor, replay_agent])
@@ -49,10 +53,14 @@ def main() -> None:
 @click.option("--cold", is_flag=True,
               help="Import torch only when an experiment begins, and free its memory after it: "
               "for small boards.")  # fmt: skip
+@click.option("--speed", type=click.FloatRange(0), default=0.0, metavar="SAMPLES",
+              help="Train no more samples per second in a training process than this: a slower "
+              "board, as in a lab with --fleet.")  # fmt: skip
 @log_options
 def run(
     record: Path | None,
     cold: bool,
+    speed: float,
     verbose: int,
     quiet: bool,
     log_format: str,
@@ -70,8 +78,7 @@ def run(
     """
     set_up_logging(-1 if quiet else verbose, log_format)
     keep_buffers()
-    settings = settings_from(**options)  # type: ignore[arg-type]  # click has checked them
-    settings = replace(settings, record=record)
+    settings = replace(_settings(options), record=record, speed=speed)
     if (problem := threads_problem()) is not None:
         raise UsageError(f"this system refuses to start a thread ({problem}); {NO_THREADS}")
     warm = not cold and has_room_for_torch()
@@ -89,6 +96,19 @@ def run(
             signal.signal(each, lambda *_: daemon.stop())
         _check_broker(settings.address)
         daemon.run()
+
+
+def _settings(options: dict[str, object]) -> Settings:
+    """What the options mean; waits until a broker is found where one is to be looked for."""
+    told = False
+    while True:
+        try:
+            return settings_from(**options)  # type: ignore[arg-type]  # click has checked them
+        except BrokerError as error:
+            if not told:
+                log.warning("%s; looking for it again and again", error)
+            told = True
+            threading.Event().wait(LOOK_SECONDS)
 
 
 def _check_broker(address: Address) -> None:

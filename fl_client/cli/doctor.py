@@ -10,10 +10,11 @@ from typing import Any
 import click
 import msgspec
 
+from common.errors import BrokerError
 from common.wire.paho_link import PahoLink
 from fl_client.cli.options import board_options, host_name, settings_from, state_folder
 from fl_client.doctor.examine import examine, examine_machine
-from fl_client.doctor.findings import Finding, judge_enrolment, worst
+from fl_client.doctor.findings import Finding, judge_enrolment, judge_search, worst
 from fl_client.hardware.capacity import usual_workers
 
 MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("FAIL", "red")}
@@ -51,12 +52,17 @@ def doctor(experiment: Path | None, quick: bool, as_json: bool, **options: Any) 
 def _findings(
     experiment: Path | None, options: dict[str, Any], *, with_torch: bool
 ) -> Iterator[Finding]:
-    if options["credentials"] is None and options["clients"] is None:
+    enrolled = options["credentials"] is not None or options["clients"] is not None
+    last = judge_enrolment(options["board"] or host_name())
+    try:
+        settings = settings_from(**options) if enrolled else None
+    except BrokerError as error:  # none was found where one was to be looked for
+        settings, last = None, judge_search(str(error))
+    if settings is None:
         state, workers = state_folder(**options), options["workers"] or usual_workers(1)
         yield from examine_machine(state, workers, with_torch=with_torch)
-        yield judge_enrolment(options["board"] or host_name())
+        yield last
         return
-    settings = settings_from(**options)
     yield from examine(settings, experiment, PahoLink(settings.address), with_torch=with_torch)
 
 

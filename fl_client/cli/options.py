@@ -22,8 +22,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = (
     click.option("--credentials", type=click.Path(path_type=Path), metavar="FILE",
                  help="This board's bundle, made by 'fl-broker enroll'; has the rest."),
-    click.option("--broker", metavar="HOST[:PORT]",
-                 help="Where the MQTT broker is.  [default: 127.0.0.1]"),
+    click.option("--broker", metavar="HOST[:PORT]|auto",
+                 help="Where the MQTT broker is; auto: look for the one of the credentials in "
+                 "the local network.  [default: 127.0.0.1]"),
     click.option("--board", metavar="NAME",
                  help="Name of this board.  [default: the host name]"),
     click.option("--clients", metavar="IDS",

@@ -100,6 +100,12 @@ def judge_enrolment(board: str) -> Finding:
     return Finding("enrolled", "warning", "not yet", advice)
 
 
+def judge_search(problem: str) -> Finding:
+    """No broker was found in the local network: "what; what to do"."""
+    found, _, advice = problem.partition("; ")
+    return Finding("broker", "failed", found, advice)
+
+
 def judge_threads(processors: int, workers: int) -> Finding:
     """Training processes against processors: each trains on one thread."""
     found = f"{_count(workers, 'training process')} on {_count(processors, 'processor')}"

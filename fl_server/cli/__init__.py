@@ -10,7 +10,6 @@ import click
 
 from common.access.address import probe
 from common.access.credentials import reach
-from common.config import Experiment
 from common.data.dataset import find_data
 from common.errors import UsageError
 from common.experiment.file import load_experiment
@@ -20,6 +19,7 @@ from fl_server import launch
 from fl_server.cli.control import let_go_on, pause, stop
 from fl_server.cli.data import data
 from fl_server.cli.experiment import check, init
+from fl_server.cli.fleet import fleet as fleet_files
 from fl_server.cli.options import (
     broker_options,
     dask_option,
@@ -27,9 +27,11 @@ from fl_server.cli.options import (
     experiment_file,
     fleet_option,
     overrides_option,
+    page_options,
     run_option,
     run_options,
-    web_option,
+    with_fleet,
+    with_page,
 )
 from fl_server.cli.queue import serve, show_queue, submit
 from fl_server.cli.replay import replay_run
@@ -39,13 +41,12 @@ from fl_server.cli.runs import diff, list_runs
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
+from fl_server.cli.web import web as web_page
 from fl_server.coordinator.dask_clients import clients_for
-from fl_server.fleet.file import boards_of
 from fl_server.lab.faulty_lab import read_script
 from fl_server.lab.lab import share_out
 from fl_server.run.find import find_or_create, find_run
-from fl_server.run.fleet import keep_fleet, read_fleet
-from fl_server.watch.web.server import read_page_address
+from fl_server.run.fleet import keep_fleet
 
 
 @click.group(
@@ -53,7 +54,7 @@ from fl_server.watch.web.server import read_page_address
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
         *(sweep, reproduce, watch, status, replay_run, pause, stop),
-        *(serve, submit, show_queue),
+        *(web_page, serve, submit, show_queue, fleet_files),
     ],
 )
 @version_option()
@@ -70,7 +71,7 @@ def main() -> None:
 @overrides_option
 @broker_options
 @run_option
-@web_option
+@page_options
 @run_options
 def run(
     file: Path,
@@ -80,6 +81,7 @@ def run(
     federation: str | None,
     name: str | None,
     web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment on the boards that are connected to a broker.
@@ -91,11 +93,11 @@ def run(
     experiment = load_experiment(file, overrides)
     reached = reach(broker, credentials, federation, "coordinator")
     probe(reached.address)  # before a run folder is made
-    options = _with_page(options, web)
-    store = find_or_create(options.runs, experiment, name)
-    finished = launch.run(
-        options, store, reached.address, reached.federation, credentials=credentials
-    )
+    with with_page(options, web, control=control) as shown:
+        store = find_or_create(options.runs, experiment, name)
+        finished = launch.run(
+            shown, store, reached.address, reached.federation, credentials=credentials
+        )
     _exit(finished=finished)
 
 
@@ -106,7 +108,7 @@ def run(
 @click.option("--stay-paused", is_flag=True,
               help="Come back paused if the run was paused: for who restarts it.")  # fmt: skip
 @broker_options
-@web_option
+@page_options
 @run_options
 def resume(
     name: str,
@@ -116,6 +118,7 @@ def resume(
     credentials: Path | None,
     federation: str | None,
     web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Go on with a run that was paused, stopped, interrupted, killed or unplugged.
@@ -125,59 +128,72 @@ def resume(
     """
     if not stay_paused and let_go_on(options.runs, name):
         return
-    options = _with_page(options, web)
     store = find_run(options.runs, Path(name).name)
     reached = reach(broker, credentials, federation, "coordinator")
     probe(reached.address, patience=wait)
-    finished = launch.run(
-        options, store, reached.address, reached.federation, credentials=credentials
-    )
+    with with_page(options, web, control=control) as shown:
+        finished = launch.run(
+            shown, store, reached.address, reached.federation, credentials=credentials
+        )
     _exit(finished=finished)
 
 
 @main.command()
 @experiment_file
 @overrides_option
-@click.option("--boards", type=click.IntRange(1, 500), default=4, show_default=True,
-              help="Board daemons; the clients are shared out among them.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
-              help="Training processes of each board.")  # fmt: skip
+@click.option("--boards", type=click.IntRange(1, 500),
+              help="Board daemons; the clients are shared out among them.  [default: 4]",
+              )  # fmt: skip
+@click.option("--workers", type=click.IntRange(1, 64),
+              help="Training processes of each board.  [default: 1]")  # fmt: skip
 @data_option
+@fleet_option
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
               help="Inject the faults of this script (see docs/faults.md).")  # fmt: skip
 @run_option
-@web_option
+@page_options
 @run_options
 def lab(
     file: Path,
     overrides: tuple[str, ...],
-    boards: int,
-    workers: int,
+    boards: int | None,
+    workers: int | None,
     data: Path | None,
+    fleet: Path | None,
     faults: Path | None,
     name: str | None,
     web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment on this machine: a private broker, boards as processes, and all.
 
+    With --fleet, boards are as slow, and their links as bad, as that file says.
+
     \b
     Example: fl-server lab examples/demo.toml --boards 4
+    Example: fl-server lab examples/demo.toml --fleet examples/fleets/village.toml
     Example: fl-server lab examples/demo.toml --faults examples/faults/rough-day.toml
     """
     experiment = load_experiment(file, overrides)
     options = dataclasses.replace(options, data=data)
     launch.require_local(options, experiment)
     find_data(experiment.data)
-    names = tuple(share_out(range(experiment.data.clients), boards))
-    script = read_script(faults, names) if faults else None
-    options = _with_page(options, web)
-    store = find_or_create(options.runs, experiment, name)
-    if script is not None:
-        _exit(
-            finished=launch.faulty_lab(options, store, script, boards=boards, workers=workers)
-        )
-    _exit(finished=launch.lab(options, store, boards=boards, workers=workers))
+    if fleet is not None and (boards or workers or faults):
+        raise UsageError("--fleet says what the lab is like: no --boards, --workers, --faults")
+    there = share_out(participants_of(experiment), boards or 4, workers or 1)
+    script = read_script(faults, tuple(there)) if faults else None
+    options = with_fleet(options, experiment, fleet)
+    with with_page(options, web, control=control) as shown:
+        store = find_or_create(options.runs, experiment, name)
+        if script is not None:
+            finished = launch.faulty_lab(shown, store, script, there)
+        elif fleet is not None and shown.fleet is not None:
+            keep_fleet(fleet, store.folder)
+            finished = launch.fleet_lab(shown, store, shown.fleet)
+        else:
+            finished = launch.lab(shown, store, there)
+    _exit(finished=finished)
 
 
 @main.command()
@@ -189,6 +205,7 @@ def lab(
 @fleet_option
 @dask_option
 @run_option
+@page_options
 @run_options
 def simulate(
     file: Path,
@@ -198,6 +215,8 @@ def simulate(
     fleet: Path | None,
     dask: str | None,
     name: str | None,
+    web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment without a broker; gives the same bits as over the wire.
@@ -215,27 +234,16 @@ def simulate(
         raise UsageError("data.partition is 'local', and data stays where it is: not by --dask")
     if dask is None:
         launch.require_data(options, experiment)
-    options = _with_fleet(options, experiment, fleet)
-    with clients_for(processes, dask) as clients:
+    options = with_fleet(options, experiment, fleet)
+    with (
+        with_page(options, web, control=control) as shown,
+        clients_for(processes, dask) as clients,
+    ):
         store = find_or_create(options.runs, experiment, name)
         if fleet is not None:
             keep_fleet(fleet, store.folder)
-        finished = launch.simulate(options, store, clients)
+        finished = launch.simulate(shown, store, clients)
     _exit(finished=finished)
-
-
-def _with_fleet(
-    options: launch.RunOptions, experiment: Experiment, path: Path | None
-) -> launch.RunOptions:
-    if path is None:
-        return options
-    fleet = read_fleet(path)
-    boards_of(fleet, participants_of(experiment))  # before a run folder is made
-    return dataclasses.replace(options, fleet=fleet)
-
-
-def _with_page(options: launch.RunOptions, web: str | None) -> launch.RunOptions:
-    return options if web is None else dataclasses.replace(options, web=read_page_address(web))
 
 
 def _exit(*, finished: bool) -> None:

@@ -6,12 +6,8 @@ from pathlib import Path
 
 import click
 
-from common.disk.lock import holder
-from common.errors import UsageError
 from fl_server.cli.options import runs_option
-from fl_server.run.control import Wish, write_wish
-from fl_server.run.find import find_folder
-from fl_server.run.run_record import read_record
+from fl_server.run import asking
 
 
 @click.command()
@@ -23,7 +19,7 @@ def pause(name: str, runs: Path) -> None:
     \b
     Example: fl-server pause demo-3
     """
-    folder = _ask(runs, name, "pause")
+    folder = asking.ask(runs, Path(name).name, "pause")
     click.echo(
         f"{folder.name} pauses after this round; go on with: fl-server resume "
         f"{folder.name} --runs {runs}"
@@ -39,31 +35,16 @@ def stop(name: str, runs: Path) -> None:
     \b
     Example: fl-server stop demo-3
     """
-    folder = _ask(runs, name, "stop")
+    folder = asking.ask(runs, Path(name).name, "stop")
     click.echo(
         f"{folder.name} stops after this round; go on later with: fl-server resume "
         f"{folder.name} --runs {runs}"
     )
 
 
-def _ask(runs: Path, name: str, wish: Wish) -> Path:
-    folder = find_folder(runs, Path(name).name)
-    if read_record(folder).finished:
-        raise UsageError(f"run {folder.name!r} is finished; there is nothing to {wish}")
-    if not holder(folder):
-        raise UsageError(
-            f"run {folder.name!r} is not going on; there is nothing to {wish}. Go on with: "
-            f"fl-server resume {folder.name} --runs {runs}"
-        )
-    write_wish(folder, wish)
-    return folder
-
-
 def let_go_on(runs: Path, name: str) -> bool:
     """Take a wish to pause or stop back; False if no process works on the run."""
-    folder = find_folder(runs, Path(name).name)
-    write_wish(folder, "run")
-    if not (who := holder(folder)):
-        return False
-    click.echo(f"{folder.name} goes on ({who})")
-    return True
+    who = asking.let_go_on(runs, Path(name).name)
+    if who:
+        click.echo(f"{Path(name).name} goes on ({who})")
+    return bool(who)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -21,6 +20,7 @@ from fl_server.cli.options import (
     overrides_option,
     run_options,
     web_option,
+    with_page,
 )
 from fl_server.reports.figures.plot import check_matplotlib
 from fl_server.reports.output.terminal import print_table
@@ -37,7 +37,6 @@ from fl_server.studies.study import Study
 from fl_server.studies.table import study_table
 from fl_server.sweeps.grid import parse_seeds
 from fl_server.sweeps.runner import Runner, in_lab, on_broker, simulated
-from fl_server.watch.web.server import read_page_address
 
 
 @click.command()
@@ -116,9 +115,8 @@ def reproduce(
     if show:
         _show(study, plan, options, output)
         return
-    if web is not None:
-        options = replace(options, web=read_page_address(web))
     with ExitStack() as stack:
+        options = stack.enter_context(with_page(options, web, control=False, home="runs"))
         wire = broker is not None or credentials is not None
         if wire and lab is not None:
             raise UsageError("--lab and --broker are two places; choose one")
@@ -162,8 +160,6 @@ def _runner(
         return stack.enter_context(
             in_lab(options.runs, grid_of(plan), boards=lab, workers=workers)
         )
-    if options.web is not None:
-        raise UsageError("--web shows runs over a broker; use it with --lab or --broker")
     return stack.enter_context(simulated(processes))
 
 

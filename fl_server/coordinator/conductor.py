@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
+from msgspec import UNSET
+
 from common.config import Experiment
 from common.experiment.resolve import participants_of
 from common.wire.messages import Info
 from fl_server.coordinator.rate_limit import RateLimit
 from fl_server.rounds import machine as rounds
-from fl_server.rounds.selection import chances_of
+from fl_server.rounds.selection import chances_of, goal
 from fl_server.rounds.state import (
     Action,
     Aggregated,
@@ -150,6 +152,7 @@ class Conductor:
                     round=info.round,
                     seconds=seconds,
                     samples=info.samples,
+                    joules=UNSET if info.joules is None else round(info.joules, 3),
                 )
             )
 
@@ -196,6 +199,7 @@ def policy_of(run: str, experiment: Experiment, *, masked: bool = False) -> Poli
         participants=participants,
         start_with=len(participants) if wanted == "all" else wanted,
         rate=experiment.selection.rate,
+        extra=experiment.selection.extra,
         chances=chances_of(participants, gamma=experiment.selection.gamma, seed=patience.seed),
         grace=math.inf if patience.grace == "forever" else patience.grace,
         deadline=patience.deadline or math.inf,
@@ -206,15 +210,15 @@ def policy_of(run: str, experiment: Experiment, *, masked: bool = False) -> Poli
     )
 
 
-def resume_state(aggregator: Aggregator, incarnation: int, now: float) -> State:
-    """The machine's state for a run as it stands on disk."""
+def resume_state(aggregator: Aggregator, policy: Policy, incarnation: int, now: float) -> State:
+    """The machine's state for a run as it stands on disk; of too many updates the first."""
     on_disk = aggregator.progress()
     return rounds.resume(
         incarnation=incarnation,
         done=on_disk.done,
         accepted=on_disk.accepted,
         opened=on_disk.opened,
-        safe=on_disk.safe,
+        safe=frozenset(on_disk.safe[: goal(policy)]),
         now=now,
         reported=on_disk.reported,
         sealing=on_disk.sealing,

@@ -102,7 +102,7 @@ class Coordinator:
         aggregator = self._aggregator = Aggregator(store, experiment, masked=masked)
         incarnation = store.next_incarnation()
         policy = policy_of(store.run, experiment, masked=masked)
-        state = resume_state(aggregator, incarnation, clock())
+        state = resume_state(aggregator, policy, incarnation, clock())
         self._history = History(aggregator.lines(), aggregator.task.main.name)
         self.conductor = Conductor(
             aggregator,

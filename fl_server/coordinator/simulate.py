@@ -67,7 +67,7 @@ class Simulation:
         self._snapshots = SnapshotStore(store.folder / "clients", store.run)
         self._algorithm = algorithm_of(self._experiment)
         policy = policy_of(store.run, self._experiment)
-        state = resume_state(self._aggregator, store.next_incarnation(), clock())
+        state = resume_state(self._aggregator, policy, store.next_incarnation(), clock())
         self._conductor = Conductor(
             self._aggregator,
             policy,

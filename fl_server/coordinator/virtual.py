@@ -17,14 +17,15 @@ import msgspec
 from common.config import Experiment
 from common.data.shards import ShardSet
 from common.errors import FedbedError, UsageError
-from common.experiment.resolve import keeps_state, network_of, participants_of, trial_of
+from common.experiment.effort import testing_effort, training_effort
+from common.experiment.resolve import participants_of
 from common.wire.messages import ClientMetrics, Info
 from common.wire.tensors import ModelMeta, encode_tensors
 from common.worker.orders import EpochDone, JobDone, JobOrder, Prepared
 from fl_server.coordinator.conductor import ForOwner, StartRecord
 from fl_server.coordinator.local_clients import LocalClients
 from fl_server.coordinator.simulate import Simulation
-from fl_server.fleet.file import boards_of, needs_flops, speed_of
+from fl_server.fleet.file import boards_of
 from fl_server.fleet.forecast import (
     forecast,
     is_wanted,
@@ -35,6 +36,7 @@ from fl_server.fleet.forecast import (
 from fl_server.fleet.kinds import Fleet
 from fl_server.fleet.timeline import Arrived, Came, Effort, Job, Left, Spent, Timeline
 from fl_server.rounds.state import Close, Event, Received, Reconnected, Working
+from fl_server.run.fleet import speeds_of
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
 from fl_server.watch.facts.making import presence
@@ -90,12 +92,7 @@ class VirtualSimulation(Simulation):
 
     def _connect(self, prepared: Prepared) -> None:
         experiment = self._experiment
-        flops = 0.0
-        if needs_flops(self._fleet):
-            from common.learning.footprint import training_flops  # imports torch
-
-            flops = training_flops(network_of(experiment), trial_of(experiment))
-        speeds = {g.name: speed_of(self._fleet, g, flops) for g in self._fleet.group}
+        speeds = speeds_of(self._fleet, experiment)
         sizes = _sizes(experiment, self._shards, prepared)
         effort = effort_of(experiment, sizes, self._update_size())
         self._prepared = prepared
@@ -151,9 +148,10 @@ class VirtualSimulation(Simulation):
             return
         size = len(self._aggregator.download(phase.round_number))
         opening = opening_after(before, conductor.state, size)
-        if opening is not None:
+        if opening is not None and opening.download:
             there = sum(b.lost_at is None for b in conductor.state.boards.values())
             self._write_downloads(phase.round_number, phase.selected, boards=there)
+        if opening is not None:
             self._timeline.open(opening, self._now.now)
 
     def _compute(self, jobs: Sequence[Job]) -> None:
@@ -226,16 +224,12 @@ def _sizes(
 
 
 def effort_of(experiment: Experiment, sizes: dict[int, tuple[int, int]], update: int) -> Effort:
-    """What trainings and tests take; a test goes one way, which is a third of a training."""
-    training, stages = experiment.training, experiment.evaluation.stages
-    after = 1 / 3 if "L2" in stages else 0.0  # tested at the end of a training
-    models = 2 if keeps_state(experiment) and {"G", "L1"} <= {*stages} else 1
+    """What trainings and tests take, and the size of an update."""
     return Effort(
         {
-            client: (training.steps * training.batch_size or training.epochs * train)
-            + after * test
+            client: training_effort(experiment, train, test)
             for client, (train, test) in sizes.items()
         },
-        {client: models * test / 3 for client, (_, test) in sizes.items()},
+        {client: testing_effort(experiment, test) for client, (_, test) in sizes.items()},
         update,
     )

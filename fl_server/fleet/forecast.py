@@ -131,13 +131,14 @@ def _result(policy: Policy, job: Job, now: float) -> Event:
 
 
 def opening_after(before: object, state: State, download: int) -> Opening | None:
-    """The round that has been opened, or opened again for more clients."""
+    """The round that has been opened, or opened again for more clients; or for fewer, which
+    they learn without another download."""
     phase = state.phase
     if not isinstance(phase, Working):
         return None
-    if isinstance(before, Working) and (before.round_number, before.selected) == (
-        phase.round_number,
-        phase.selected,
-    ):
-        return None
+    if isinstance(before, Working) and before.round_number == phase.round_number:
+        if before.selected == phase.selected:
+            return None
+        if {*phase.selected} < {*before.selected}:
+            download = 0
     return Opening(phase.round_number, phase.untrained, phase.untested, download)

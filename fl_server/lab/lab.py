@@ -14,7 +14,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -35,17 +36,27 @@ SHARDS = "shards"  # in the state of a board; in a lab the same for all
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class LabBoard:
+    """A board of a lab; `options` are more of its daemon's."""
+
+    clients: tuple[int, ...]
+    workers: int = 1
+    options: tuple[str, ...] = ()
+
+
 class Lab:
-    """A broker and boards of our own; a context manager that leaves nothing running."""
+    """A broker and boards of our own; a context manager that leaves nothing running.
+
+    With `on_relay`, a relay stands before every board; it is called with each new one.
+    """
 
     def __init__(
         self,
         folder: Path,
-        clients: Sequence[int],
-        boards: int,
-        workers: int,
+        boards: Mapping[str, LabBoard],
         *,
-        relayed: bool = False,
+        on_relay: Callable[[str, Relay], None] | None = None,
         data: Path | None = None,
         code: Path | None = None,
     ) -> None:
@@ -53,9 +64,8 @@ class Lab:
         self._data = where
         self.folder = folder
         self.relays: dict[str, Relay] = {}
-        self._relayed = relayed
-        self._shares = share_out(clients, boards)
-        self._workers = workers
+        self._on_relay = on_relay
+        self._boards = boards
         self._code = () if code is None else ("--code", str(code))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: list[IO[bytes]] = []
@@ -67,9 +77,10 @@ class Lab:
             if self._fork_server is not None:
                 self._fork_server.warm_up()
             self._start_broker()
-            for board in self._shares:
-                if self._relayed:
+            for board in self._boards:
+                if self._on_relay is not None:
                     self.relays[board] = Relay(self.address.port)
+                    self._on_relay(board, self.relays[board])
                 self.start_board(board)
         except BaseException:
             self.stop()
@@ -82,7 +93,7 @@ class Lab:
     @property
     def boards(self) -> tuple[str, ...]:
         """The names of the boards."""
-        return tuple(self._shares)
+        return tuple(self._boards)
 
     def pid(self, name: str) -> int:
         """The process of a board, or of "broker"."""
@@ -99,9 +110,9 @@ class Lab:
 
     def make_shards(self, experiment: Experiment) -> None:
         """Of all clients at once, if more boards than cores would each read the dataset."""
-        several = len(self._shares) > (os.cpu_count() or 1)
+        several = len(self._boards) > (os.cpu_count() or 1)
         if several and experiment.data.partition != "local":
-            clients = [client for share in self._shares.values() for client in share]
+            clients = [client for board in self._boards.values() for client in board.clients]
             present = set(participants_of(experiment)).intersection(clients)
             ShardSet(self.folder / SHARDS, experiment).ensure(sorted(present))
 
@@ -118,8 +129,10 @@ class Lab:
         self._spawn(
             board,
             *("fl_client", "run", "--broker", f"127.0.0.1:{port}", "--board", board),
-            *("--clients", ",".join(map(str, self._shares[board]))),
-            *("--workers", str(self._workers), "--state", str(self.folder / board)),
+            *("--clients", ",".join(map(str, self._boards[board].clients))),
+            *("--workers", str(self._boards[board].workers)),
+            *("--state", str(self.folder / board)),
+            *self._boards[board].options,
             *self._data,
             *self._code,
             shared=shared,
@@ -175,7 +188,7 @@ class Lab:
         return tuple(
             name
             for name, process in self._processes.items()
-            if name in self._shares and (process.poll() or 0) < 0
+            if name in self._boards and (process.poll() or 0) < 0
         )
 
     def stop(self) -> None:
@@ -207,11 +220,14 @@ class Lab:
             process.wait()
 
 
-def share_out(clients: Sequence[int], boards: int) -> dict[str, tuple[int, ...]]:
+def share_out(clients: Sequence[int], boards: int, workers: int = 1) -> dict[str, LabBoard]:
     """Clients to boards b1, b2, ...: neighbours together, sizes as equal as possible."""
     count = min(boards, len(clients))
     cuts = [len(clients) * at // count for at in range(count + 1)]
-    return {f"b{at + 1}": tuple(clients[cuts[at] : cuts[at + 1]]) for at in range(count)}
+    return {
+        f"b{at + 1}": LabBoard(tuple(clients[cuts[at] : cuts[at + 1]]), workers)
+        for at in range(count)
+    }
 
 
 def descendants(pid: int) -> list[int]:
@@ -239,11 +255,11 @@ def _answers(address: Address, process: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-def check_boards(folder: Path, clients: Sequence[int], boards: int) -> None:
-    """Refuse to go on with another number of boards: clients would lose their state."""
-    earlier = len(list(folder.glob("b[0-9]*/daemon.json")))
-    if earlier and earlier != min(boards, len(clients)):
-        raise UsageError(f"{folder} was started with {earlier} boards; go on with as many")
+def check_boards(folder: Path, boards: Iterable[str]) -> None:
+    """Refuse to go on with other boards: clients would lose their state."""
+    earlier = {path.parent.name for path in folder.glob("*/daemon.json")}
+    if earlier and earlier != {*boards}:
+        raise UsageError(f"{folder} was started with {len(earlier)} boards; go on with them")
 
 
 def keep_only_logs(folder: Path) -> None:

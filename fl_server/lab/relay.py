@@ -1,4 +1,4 @@
-"""A network link of a lab's board that can be cut, frozen or slowed: a TCP relay of our own.
+"""A network link of a lab's board that can be cut, frozen or shaped: a TCP relay of our own.
 
 Runs in a thread of its own. Bytes are delayed and paced, never changed, lost or reordered: TCP
 does not do that either. What TCP does do is hang (`freeze`) and break (`cut`).
@@ -11,17 +11,36 @@ import contextlib
 import threading
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 BLOCK = 16 * 1024
+AHEAD = 0.2  # seconds that bytes are taken in before they would leave: timers are not exact
+
+
+class Shaping(Protocol):
+    """What a link is like; the clock is time.monotonic's."""
+
+    def sent(self, start: float, size: int, *, up: bool) -> float:
+        """When the last of so many bytes has left, if the first can leave at `start`."""
+
+    def arrived(self, sent: float, *, up: bool) -> float:
+        """When what has left then is there."""
 
 
 @dataclass(slots=True)
 class Shape:
-    """What a link is like: delay in seconds, bytes per second (0: no limit)."""
+    """Always the same: delay in seconds, bytes per second (0: no limit)."""
 
     delay: float = 0.0
     rate: float = 0.0
+
+    def sent(self, start: float, size: int, *, up: bool) -> float:  # noqa: ARG002
+        """When the last of so many bytes has left."""
+        return start + size / self.rate if self.rate else start
+
+    def arrived(self, sent: float, *, up: bool) -> float:  # noqa: ARG002
+        """When what has left then is there."""
+        return sent + self.delay
 
 
 class Relay:
@@ -29,7 +48,7 @@ class Relay:
 
     def __init__(self, broker_port: int) -> None:
         self.port = 0
-        self.shape = Shape()
+        self.shape: Shaping = Shape()
         self._broker_port = broker_port
         self._open = True
         self._flowing: asyncio.Event | None = None
@@ -47,9 +66,13 @@ class Relay:
         """Let no byte through, but keep the connections."""
         self._do(self._set_flowing(flowing=False))
 
+    def mend(self) -> None:
+        """Let new connections through again."""
+        self._open = True
+
     def restore(self) -> None:
         """A good link again."""
-        self._open = True
+        self.mend()
         self.shape = Shape()
         self._do(self._set_flowing(flowing=True))
 
@@ -92,26 +115,31 @@ class Relay:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)  # what was aborted is closed now
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._open:
             writer.transport.abort()
             return
-        try:
-            up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._broker_port)
-        except OSError:
-            writer.transport.abort()
-            return
-        pair = {writer, up_writer}
+        pair = {writer}
         self._writers |= pair
         try:
-            await asyncio.gather(self._pass(reader, up_writer), self._pass(up_reader, writer))
-        except asyncio.CancelledError:
-            pass  # only `close` cancels, and asyncio would report it as an error
+            up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._broker_port)
+            pair.add(up_writer)
+            self._writers |= pair
+            await asyncio.gather(
+                self._pass(reader, up_writer, up=True), self._pass(up_reader, writer, up=False)
+            )
+        except (OSError, asyncio.CancelledError):
+            pass  # no broker; and only `close` cancels, which asyncio would report as an error
         finally:
+            for one in pair:
+                one.transport.abort()
             self._writers -= pair
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool
+    ) -> None:
         """One direction: read, wait according to the shape, write; its end ends both."""
         late: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(64)
 
@@ -125,10 +153,13 @@ class Relay:
 
         delivery = asyncio.ensure_future(deliver())
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            free = due = 0.0
             while data := await reader.read(BLOCK):
-                if self.shape.rate:
-                    await asyncio.sleep(len(data) / self.shape.rate)
-                await late.put((self._loop.time() + self.shape.delay, data))
+                shape, now = self.shape, self._loop.time()
+                free = shape.sent(max(now, free), len(data), up=up)
+                due = max(due, shape.arrived(free, up=up))
+                await asyncio.sleep(free - AHEAD - now)
+                await late.put((due, data))
         while not late.empty() and not delivery.done():
             await asyncio.sleep(0.01)
         delivery.cancel()

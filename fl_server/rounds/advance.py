@@ -8,7 +8,7 @@ from common.ids import brief_ids
 from common.wire.messages import CurrentRound, Selected, Step, TrainEnd
 from fl_server.rounds.boards import may_not_know
 from fl_server.rounds.sealing import advance_step
-from fl_server.rounds.selection import choose, draw, enough, is_overdue, not_given_up
+from fl_server.rounds.selection import choose, draw, enough, goal, is_overdue, not_given_up
 from fl_server.rounds.state import (
     REPEAT_SECONDS,
     Action,
@@ -28,7 +28,7 @@ from fl_server.rounds.state import (
 )
 from fl_server.rounds.steps import Sealing
 from fl_server.watch import facts
-from fl_server.watch.facts.making import clients_dropped
+from fl_server.watch.facts.making import clients_dropped, clients_spared
 
 REPEAT_AT_MOST = 30.0
 CONFIRM_SECONDS = 0.25
@@ -93,6 +93,7 @@ def _open(
             seed=policy.seed,
             round_number=round_number,
             chances=policy.chances,
+            extra=policy.extra,
         )
     due = (round_number - 1) % policy.evaluate_every == 0 or round_number > policy.rounds
     testers = tuple(sorted(candidates)) if due else ()
@@ -108,6 +109,9 @@ def _try_to_close(
 ) -> tuple[State, tuple[Action, ...]]:
     if (moved := advance_step(policy, state, phase, now)) is not None:
         return _go_on(policy, state, *moved, now)
+    wanted = goal(policy)
+    if wanted is not None and len(phase.safe) >= wanted and phase.untrained:
+        return _spare(policy, state, phase, now)
     waits = phase.sealing is not None and phase.unanswered | phase.untrained
     if waits or not all(is_overdue(policy, state, phase, c, now) for c in phase.pending):
         return _repeat(policy, *_note_waiting(state, phase, now), now)
@@ -149,14 +153,31 @@ def _go_on(
     return closed, (*actions, *published, *more)
 
 
+def _spare(
+    policy: Policy, state: State, phase: Working, now: float
+) -> tuple[State, tuple[Action, ...]]:
+    """Enough updates are safe: the other clients need not go on."""
+    spared = phase.untrained
+    fewer = tuple(sorted(set(phase.selected) - spared))
+    phase = replace(phase, selected=fewer, spared=phase.spared | spared, published=now)
+    state = replace(state, phase=phase)
+    note = Report(clients_spared(phase.round_number, tuple(sorted(spared))))
+    moved, actions = _try_to_close(policy, state, phase, now)
+    if isinstance(moved.phase, Working):  # tests are still to come
+        actions += _current_round(policy, state, phase)
+    return moved, (note, *actions)
+
+
 def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[Action, ...]]:
-    used, dropped = tuple(sorted(phase.safe)), tuple(sorted(phase.untrained))
+    used = tuple(sorted(phase.safe))
+    late = tuple(sorted(phase.untrained))
+    dropped = tuple(sorted(phase.untrained | phase.spared))
     if phase.sealing is not None:
         used = phase.sealing.clients
-        dropped = tuple(sorted({*phase.selected} - {*used} - phase.rejected))
+        late = dropped = tuple(sorted({*phase.selected} - {*used} - phase.rejected))
     notes: tuple[Action, ...] = ()
-    if dropped:
-        notes = (Report(clients_dropped(phase.round_number, dropped)),)
+    if late:
+        notes = (Report(clients_dropped(phase.round_number, late)),)
     if phase.untested:
         clients = brief_ids([*phase.untested])
         text = f"round {phase.round_number} has no counts of clients {clients}"

@@ -4,6 +4,8 @@
                have the data, it is reported)                    -> Working(n + 1)
     Working    every pending client has answered or is overdue,
                and at least `min_updates` updates are safe       -> Closing
+    Working    as many updates are safe as count (`extra` more
+               clients were selected)                            -> Working, others spared
     Working    ... but fewer are safe, and others are there      -> Working, others selected too
     Working    (of a secured run it goes through steps: `sealing.py`)
     Closing    Aggregated                                        -> Gathering (and at once on)
@@ -104,9 +106,6 @@ def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Actio
     noted, actions = _note(policy, state, event)
     moved, more = advance(policy, noted, event.now)
     return moved, actions + more
-
-
-# noting an event
 
 
 def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
@@ -212,11 +211,11 @@ def _note_metrics(
 def _note_result(
     state: State, event: Stored | Rejected | Uncountable | Answered
 ) -> tuple[State, tuple[Action, ...]]:
+    if isinstance(event, Stored | Rejected):
+        return _note_update(state, event)
     if isinstance(event, Answered):
         return note_answer(state, event)
-    if isinstance(event, Uncountable):
-        return _note_uncountable(state, event)
-    return _note_update(state, event)
+    return _note_uncountable(state, event)
 
 
 def _note_update(state: State, event: Stored | Rejected) -> tuple[State, tuple[Action, ...]]:
@@ -273,10 +272,12 @@ def missing(policy: Policy, state: State) -> tuple[int, ...]:
 
 def missed(policy: Policy, state: State, *, run: str, round_number: int, client: int) -> bool:
     """Whether an update belongs to a round that was closed without it."""
+    phase = state.phase
+    spared = isinstance(phase, Working) and client in phase.spared
     return (
         run == policy.run
         and client in policy.participants
-        and round_number <= state.done
+        and (round_number <= state.done or spared)
         and state.accepted.get(client, 0) < round_number
     )
 

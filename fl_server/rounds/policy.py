@@ -17,6 +17,7 @@ class Policy:
     participants: tuple[int, ...]
     start_with: int
     rate: float = 1.0
+    extra: int = 0  # so many more are selected than count
     chances: Mapping[int, float] = field(default_factory=dict)
     grace: float = math.inf
     deadline: float = math.inf

@@ -31,9 +31,10 @@ def choose(
     seed: int,
     round_number: int,
     chances: Mapping[int, float] = EVEN,
+    extra: int = 0,
 ) -> tuple[int, ...]:
-    """Draw `rate` of the population from the candidates; the same draw whenever it is made."""
-    wanted = share_of(population, rate)
+    """Draw `rate` of the population (and `extra`) from the candidates; always the same draw."""
+    wanted = share_of(population, rate) + extra
     return draw(candidates, wanted, seed=seed, round_number=round_number, chances=chances)
 
 
@@ -61,6 +62,11 @@ def draw(
 def share_of(population: int, rate: float) -> int:
     """How many clients a rate selects; at least one."""
     return max(1, round(rate * population))
+
+
+def goal(policy: Policy) -> int | None:
+    """How many updates of a round count if more clients are selected; None: all."""
+    return share_of(len(policy.participants), policy.rate) if policy.extra else None
 
 
 def enough(policy: Policy) -> int:

@@ -54,7 +54,7 @@ class Progress:
     done: int
     accepted: dict[int, int]
     opened: Open | None
-    safe: frozenset[int]
+    safe: tuple[int, ...]  # in the order of acceptance
     reported: frozenset[int] = frozenset()  # clients with data that only their boards have
     sealing: Sealing | None = None
 
@@ -128,7 +128,7 @@ class Aggregator:
         """Where the run stands on disk; reads and verifies every update of the open round."""
         round_number = self._meta.round + 1
         opened = self.store.opened(round_number)
-        safe = self.store.safe_updates(round_number) if opened is not None else frozenset()
+        safe = self.store.safe_updates(round_number) if opened is not None else ()
         reported = frozenset(self.local.clients)
         sealing = self.secure.sealing(round_number) if self.secure is not None else None
         accepted = dict(self._meta.accepted)

@@ -4,7 +4,8 @@ runs/<name>/run.json              identity and format of the run
             experiment.toml       the resolved experiment
             checkpoints/          server state after the last rounds, newest last
             journal/round-<n>/    open.json: who is in the open round;
-                                  client-<id>-<digest>.safetensors: updates that are safe
+                                  client-<id>-<place>-<digest>.safetensors: updates
+                                  that are safe, in the order of acceptance
             metrics.jsonl events.jsonl model.safetensors
 """
 
@@ -34,6 +35,7 @@ from fl_server.run.run_record import FORMAT, RunRecord, read_record
 from fl_server.watch.facts.lines import TrainingLine
 
 KEEP_CHECKPOINTS = 3
+UPDATES = "client-*.safetensors"
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class RunStore:
         self.folder = folder
         self._experiment = experiment
         self._record = read_record(folder)
+        self._last = (0, 0)  # the last update that was accepted: its round, and its place
         with disk_errors(folder):
             remove_leftovers(folder)
 
@@ -200,10 +203,17 @@ class RunStore:
     def update_path(self, round_number: int, client: int, digest: str) -> Path:
         """Where a complete, verified update is kept until its round is in a checkpoint.
 
-        Its file is not flushed: if the coordinator's machine loses power, the boards, which
-        keep their step until the next round, send it again.
+        Its name has its place in the order of acceptance. Its file is not flushed: if the
+        coordinator's machine loses power, the boards, which keep their step until the next
+        round, send it again.
         """
-        return self._journal(round_number) / f"client-{client:06d}-{digest}.safetensors"
+        folder = self._journal(round_number)
+        if self._last[0] != round_number:
+            places = (_place(path) for path in folder.glob(UPDATES))
+            self._last = (round_number, max(places, default=0))
+        place = self._last[1] + 1
+        self._last = (round_number, place)
+        return folder / f"client-{client:06d}-{place:06d}-{digest}.safetensors"
 
     def load_update(self, round_number: int, client: int) -> bytes:
         """A safe update, as it came."""
@@ -218,18 +228,19 @@ class RunStore:
             raise StoreError(f"{path} is damaged and was set aside; resume the run")
         return blob
 
-    def safe_updates(self, round_number: int) -> frozenset[int]:
-        """Clients whose update of a round is safe; damaged ones are set aside."""
-        found = set()
-        for path in sorted(self._journal(round_number).glob("client-*.safetensors")):
+    def safe_updates(self, round_number: int) -> tuple[int, ...]:
+        """Clients whose update of a round is safe, in the order in which they were accepted;
+        damaged ones are set aside."""
+        found: list[int] = []
+        for path in sorted(self._journal(round_number).glob(UPDATES), key=_place):
             client = int(path.name.split("-")[1])
             try:
                 self.load_update(round_number, client)
             except StoreError as error:
                 log.warning("%s", error)
                 continue
-            found.add(client)
-        return frozenset(found)
+            found.append(client)
+        return tuple(dict.fromkeys(found))
 
     def close_round(self, round_number: int) -> None:
         """Forget the journal of a round whose result is in a checkpoint."""
@@ -237,6 +248,10 @@ class RunStore:
 
     def _journal(self, round_number: int) -> Path:
         return self.folder / "journal" / f"round-{round_number:06d}"
+
+
+def _place(update: Path) -> int:
+    return int(update.name.split("-")[2])
 
 
 def _set_aside(path: Path) -> None:

@@ -17,7 +17,9 @@ from common.access.address import Address
 from common.config import Experiment
 from common.data.dataset import find_data
 from common.errors import FedbedError
+from common.experiment.resolve import participants_of
 from fl_server import launch
+from fl_server.lab.lab import share_out
 from fl_server.queue import Entry, Queue
 from fl_server.reports.runs import read_events
 from fl_server.run.find import check_free, find_or_create, find_run, free_name
@@ -60,7 +62,8 @@ def in_labs(options: launch.RunOptions, *, boards: int, workers: int) -> Place:
         find_data(experiment.data)
 
     def run(store: RunStore) -> bool:
-        return launch.lab(options, store, boards=boards, workers=workers)
+        clients = participants_of(store.experiment())
+        return launch.lab(options, store, share_out(clients, boards, workers))
 
     return Place(check, run, end_again=lambda _: None)
 

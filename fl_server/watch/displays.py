@@ -235,7 +235,8 @@ def _summary_lines(folder: Path) -> list[str]:
         for name, metric in named.items()
         if (figure := found.figures.get(metric)) is not None
     ]
-    ratio = f"; log10(global/personal) = {found.overall.value:+.3f}" if found.overall else ""
+    both = found.overall if found.share else None  # a ratio of errors says little
+    ratio = f"; log10(global/personal) = {both.value:+.3f}" if both else ""
     cost = found.cost
     return [
         f"best {found.main}: {', '.join(parts) or 'nothing was tested'}{ratio}",

@@ -176,7 +176,7 @@ def test_a_port_in_use_is_one_line_and_exit_1(own_broker: Broker, tmp_path: Path
 def test_there_is_no_switch_to_run_open_on_a_network() -> None:
     options = {option for parameter in main.commands["up"].params for option in parameter.opts}
     logs = {"-v", "--verbose", "-q", "--quiet", "--log-format"}
-    assert options - logs == {"--listen", "--port", "--name", "--folder"}
+    assert options - logs == {"--listen", "--port", "--announce", "--name", "--folder"}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from common.wire.messages import (
 from fl_server.rounds import machine as rounds
 from fl_server.rounds import state as r
 from fl_server.rounds.sealing import wants_secret
+from fl_server.rounds.selection import goal
 from fl_server.rounds.standing import has_stopped
 from fl_server.rounds.steps import Sealing
 from fl_server.rounds.wishes import Wish, Wished
@@ -133,7 +134,7 @@ class Coordinator:
             done=disk.done,
             accepted=disk.accepted,
             opened=opened,
-            safe=frozenset(disk.journal.get(round_number, ())) if opened else frozenset(),
+            safe=self._safe(round_number) if opened else frozenset(),
             now=self.world.now,
             reported=frozenset(disk.data or ()),
             sealing=self._secure(round_number).sealing() if self.policy.threshold else None,
@@ -143,6 +144,11 @@ class Coordinator:
 
     def _secure(self, round_number: int) -> SecureDisk:
         return self.disk.secure.setdefault(round_number, SecureDisk())
+
+    def _safe(self, round_number: int) -> frozenset[int]:
+        """The updates that count, by the order in which they were accepted."""
+        order = tuple(self.disk.journal.get(round_number, ()))
+        return frozenset(order[: goal(self.policy)])
 
     def note_wish(self) -> None:
         if self.state.wish != self.disk.wish:

@@ -107,6 +107,7 @@ class Setup:
     local: bool = False
     threshold: float = 0.0
     exact: bool = False
+    extra: int = 0
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -126,6 +127,7 @@ class Setup:
             evaluate_every=self.evaluate_every,
             local=self.local,
             threshold=self.threshold,
+            extra=self.extra,
         )
 
 

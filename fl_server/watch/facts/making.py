@@ -126,6 +126,12 @@ def clients_dropped(round_number: int, clients: Sequence[int]) -> facts.Dropped:
     return facts.Dropped(f"round {round_number} goes on without clients {brief_ids(clients)}")
 
 
+def clients_spared(round_number: int, clients: Sequence[int]) -> facts.Dropped:
+    """A round has enough updates without these clients."""
+    text = f"round {round_number} has enough updates: clients {brief_ids(clients)} do not count"
+    return facts.Dropped(text)
+
+
 def stands(standing: str, round_number: int) -> facts.Control:
     """Somebody has paused a run, let it go on, or asked it to stop, in or after this round."""
     match standing:

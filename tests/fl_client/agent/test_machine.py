@@ -197,6 +197,14 @@ def test_jobs_of_an_old_round_are_cancelled_once_and_keep_their_place_until_they
     assert "failed" not in machine.states
 
 
+def test_a_training_is_given_up_when_its_client_does_not_count_any_more() -> None:
+    machine = working()
+    machine.receive(selected(clients=(1,)))
+    assert machine.of(CancelJob) == [CancelJob(train(0))]
+    machine.fail(train(0), "")
+    assert machine.started == [("train", 1, None)]
+
+
 def test_failures_are_reported_and_tried_again_backing_off() -> None:
     machine = working(clients=(0,))
     tried = []

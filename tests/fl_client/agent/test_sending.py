@@ -38,7 +38,7 @@ def test_an_update_is_sent_again_until_it_is_safe() -> None:
     assert machine.wait(100.0) == ()  # on its way
     machine.take(UpdateStreamed(0, 1, machine.now))
     assert machine.wait(2.9) == ()
-    assert machine.wait(0.1) == (SendUpdate(0, 1, again=True), Publish(trained(train(0))))
+    assert machine.wait(0.1) == (Publish(trained(train(0))), SendUpdate(0, 1, again=True))
     machine.take(UpdateStreamed(0, 1, machine.now))
     machine.receive(current(safe=(0,)))
     assert machine.wait(100.0) == ()
@@ -72,8 +72,8 @@ def test_after_a_reconnect_everything_unconfirmed_is_sent_at_once() -> None:
     machine.train(train(0))
     machine.test(check(0))
     assert machine.take(Reconnected(machine.now)) == (
-        SendUpdate(0, 1),
         Publish(trained(train(0))),
+        SendUpdate(0, 1),
         Publish(metrics(0)),
     )
     assert Machine().take(Reconnected(0.0)) == ()

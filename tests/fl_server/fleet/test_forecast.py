@@ -62,6 +62,13 @@ def test_too_few_updates_call_others() -> None:
     assert all(len(used) >= 3 for _, used, _ in found)
 
 
+def test_of_too_many_the_first_count_and_a_round_waits_for_no_more() -> None:
+    fleet = fleet_of(group("fast", boards=3), group("slow", boards=3, hardware=SLOW))
+    found = rounds_of(fleet, 6, rate=0.5, extra=3, rounds=3)
+    assert [(used, dropped) for _, used, dropped in found] == 3 * [((0, 1, 2), (3, 4, 5))]
+    assert [at for at, _, _ in found][1:] == [57.0, 69.0]  # 12 s each, once tests are through
+
+
 def test_a_fleet_that_never_comes_back_ends_the_run() -> None:
     fleet = fleet_of(group("a", presence={"away": [[5.0, 1e9]]}))
     assert rounds_of(fleet, 1, grace=math.inf, rounds=1)[0][0] == pytest.approx(1e9, rel=0.01)

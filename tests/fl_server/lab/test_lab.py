@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from common.program.ports import FIRST_PORT, PORTS
 from common.wire.link import Up
-from fl_server.lab.lab import Lab, descendants, share_out
+from fl_server.lab.lab import Lab, LabBoard, descendants, share_out
 from fl_server.watch.topic_reader import MessageReader, Reading
 
 
@@ -21,22 +21,22 @@ def test_every_client_is_on_one_board_and_boards_are_equally_full(
     clients: set[int], boards: int
 ) -> None:
     shares = share_out(sorted(clients), boards)
-    assert sorted(c for share in shares.values() for c in share) == sorted(clients)
-    sizes = [len(share) for share in shares.values()]
+    assert sorted(c for share in shares.values() for c in share.clients) == sorted(clients)
+    sizes = [len(share.clients) for share in shares.values()]
     assert max(sizes) - min(sizes) <= 1
     assert min(sizes) >= 1
     assert len(shares) == min(boards, len(clients))
 
 
 def test_neighbours_stay_together() -> None:
-    assert share_out(range(5), 2) == {"b1": (0, 1), "b2": (2, 3, 4)}
+    assert share_out(range(5), 2) == {"b1": LabBoard((0, 1)), "b2": LabBoard((2, 3, 4))}
 
 
 @pytest.mark.slow
 def test_a_killed_broker_comes_back_on_a_port_that_no_outgoing_connection_takes(
     tmp_path: Path,
 ) -> None:
-    with Lab(tmp_path, (0,), boards=1, workers=1) as lab:
+    with Lab(tmp_path, share_out((0,), 1)) as lab:
         port = lab.address.port
         assert port in range(FIRST_PORT, FIRST_PORT + PORTS)
         for pid in descendants(lab.pid("broker")):

@@ -34,7 +34,7 @@ from fl_server.watch.listener import Listener
 from fl_server.watch.recovery import Recovery
 from fl_server.watch.screen import draw, recovery_table, results_table
 from fl_server.watch.view import View
-from fl_server.watch.web.sections import model, sections, whole
+from fl_server.web.sections import model, sections, whole
 from tests.fl_server.watch.some_facts import described
 from tests.fl_server.watch.test_listener import DETAIL, RUN, claim, coordinator, current
 from tests.hostile import controls, with_every_text

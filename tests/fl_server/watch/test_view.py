@@ -23,8 +23,8 @@ from fl_server.watch.facts import Fact
 from fl_server.watch.facts.making import evaluated
 from fl_server.watch.screen import draw, results_table
 from fl_server.watch.view import View
-from fl_server.watch.web.audience import Audience
 from fl_server.watch.words import duration, size, sparkline
+from fl_server.web.audience import Audience
 
 B1 = facts.Presence("b1", connected=True, clients=(0, 1), time=2.0)
 B2 = facts.Presence("b2", connected=True, clients=(2,), time=2.0)

@@ -12,7 +12,10 @@ from fl_server.watch.board_view import BoardView
 from fl_server.watch.facts.lines import number_in
 from fl_server.watch.timeline import Span
 from fl_server.watch.view import View
+from fl_server.watch.waiting import pending_boards, waits_for
 
+MOST_WAITED = 50  # boards that the open round waits for, by name
+RECENT = 5  # rounds from which the length of the next ones is estimated
 LANE = 40  # spans of a board that the page shows
 LANES = 20_000  # of all boards
 CURVE = (
@@ -45,6 +48,11 @@ def model(view: View) -> Values:
             "coordinator": view.coordinator,
             "broker": view.broker,
             "phase": view.phase,
+            "standing": view.standing,
+            "waits": waits_for(view),
+            "waits_on": tuple(pending_boards(view))[:MOST_WAITED] if view.going_on else (),
+            "opened": _opened(view),
+            "mean_seconds": _mean_seconds(view),
             "more_boards": len(view.unlisted),
             "round": view.round_number,
             "done": view.done,
@@ -101,6 +109,17 @@ def change(old: Sections, new: Sections, now: float) -> bytes | None:
 def _message(changed: Sections, gone: list[str] | tuple[()], now: float) -> bytes:
     values = {name: msgspec.Raw(value) for name, value in changed.items()}
     return msgspec.json.encode({"now": round(now, 3), "set": values, "gone": gone})
+
+
+def _opened(view: View) -> float | None:
+    """When the open round was opened, if that was seen."""
+    mark = view.timeline.marks[-1] if view.timeline.marks else None
+    return mark[1] if mark is not None and mark[0] == view.round_number else None
+
+
+def _mean_seconds(view: View) -> float | None:
+    recent = view.round_seconds[-RECENT:]
+    return round(sum(recent) / len(recent), 3) if recent else None
 
 
 def _board(board: BoardView) -> Values:

@@ -14,20 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from fl_server.watch.web import page_server
-from fl_server.watch.web.audience import MOST_VIEWERS, Audience
-from fl_server.watch.web.connections import MOST_WAITING
-from fl_server.watch.web.page_server import HEAD_BYTES, MOST_THREADS
-from fl_server.watch.web.server import PageAddress
+from fl_server.web import handler
+from fl_server.web.address import PageAddress
+from fl_server.web.audience import MOST_VIEWERS, Audience
+from fl_server.web.connections import MOST_WAITING
+from fl_server.web.handler import HEAD_BYTES
+from fl_server.web.page_server import MOST_THREADS
 from tests.e2e.rig import eventually
 from tests.fl_server.watch.some_facts import present
-from tests.fl_server.watch.test_web import get, served
+from tests.fl_server.web.test_web import get, served
 
 SERVE = """
 import sys, time
-from fl_server.watch.web.audience import Audience
-from fl_server.watch.web.page_server import PageServer
-server = PageServer("127.0.0.1", 0, "s3cret", Audience())
+from fl_server.web.audience import Audience
+from fl_server.web.address import PageAddress
+from fl_server.web.answers import Shown
+from fl_server.web.page_server import PageServer
+server = PageServer(PageAddress("127.0.0.1", 0, "s3cret"), Shown(Audience()))
 print(server.server_address[1], flush=True)
 server.serve_forever()
 """
@@ -86,7 +89,7 @@ def test_a_thousand_idle_connections_keep_nobody_out() -> None:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that waits a short while for a request."""
-    monkeypatch.setattr(page_server, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(handler, "HEAD_SECONDS", 0.5)
 
 
 def test_idle_connections_give_way_by_address() -> None:

@@ -12,21 +12,23 @@ import pytest
 
 from common.errors import UsageError
 from fl_server.watch import facts
-from fl_server.watch.web.audience import (
+from fl_server.web.address import PageAddress, read_page_address
+from fl_server.web.answers import Shown
+from fl_server.web.assemble import assemble_page
+from fl_server.web.audience import (
     MOST_VIEWERS,
     WAITING,
     WAITING_BYTES,
     Audience,
     Subscriber,
 )
-from fl_server.watch.web.page_server import PageServer, assemble_page
-from fl_server.watch.web.server import PageAddress, read_page_address
+from fl_server.web.page_server import PageServer
 from tests.fl_server.watch.some_facts import big_run, described, present
 
 
 @contextmanager
 def served(place: PageAddress, audience: Audience) -> Iterator[int]:
-    server = PageServer(place.host, place.port, place.token, audience)
+    server = PageServer(place, Shown(audience))
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server.server_address[1]

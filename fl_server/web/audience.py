@@ -17,7 +17,8 @@ from collections.abc import Callable
 
 from fl_server.watch.facts import Fact
 from fl_server.watch.view import View
-from fl_server.watch.web.sections import Sections, change, sections, whole
+from fl_server.web.runs.board_history import BoardHistory
+from fl_server.web.sections import Sections, change, sections, whole
 
 MOST_VIEWERS = 64
 WAITING = 40  # messages a viewer may lag behind: about ten seconds
@@ -82,6 +83,7 @@ class Audience:
 
     def __init__(self) -> None:
         self.view = View()
+        self.history = BoardHistory()
         self._lock = threading.Lock()
         self._subscribers: list[Subscriber] = []
         self._sent: Sections = {}
@@ -94,6 +96,7 @@ class Audience:
         """Take a fact."""
         with self._lock:
             self.view = self.view.after(fact)
+            self.history.observe(fact, self.view.boards)
 
     def snapshot(self, now: float) -> bytes:
         """Everything, once."""

@@ -1,0 +1,153 @@
+"""What every run has while it goes on: its folder locked, its log, its display and page."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.access.address import Address
+from common.disk.lock import FolderLock
+from common.disk.recording import Recorder
+from common.program.logs import HUMAN, LineFormatter
+from common.program.malloc import keep_buffers
+from fl_server.coordinator.conductor import StartRecord
+from fl_server.fleet.kinds import Fleet
+from fl_server.run.metrics.tensorboard import EventFile
+from fl_server.run.provenance import record_machine
+from fl_server.run.store import RunStore
+from fl_server.watch import facts
+from fl_server.watch.displays import Lines, Screen, Style, make_display, show_summary
+from fl_server.watch.facts.making import stamped
+from fl_server.watch.viewers import Viewers, without_failure
+from fl_server.web.site import Site
+
+log = logging.getLogger(__name__)
+_DISPLAY = "the display"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Where runs are kept and how they are shown; a sweep shows its runs in its own way."""
+
+    runs: Path
+    style: Style = "screen"
+    tensorboard: bool = False
+    record: Path | None = None
+    display: Callable[[str], Screen | Lines] | None = None
+    web: Site | None = None
+    data: Path | None = None  # the boards' own data, in a lab or a simulation
+    fleet: Fleet | None = None  # what the boards are like, in a lab or a simulation
+
+    @property
+    def start_record(self) -> StartRecord | None:
+        """How the events of a run are recorded, if they are."""
+        if (path := self.record) is None:
+            return None
+        return lambda policy, state: Recorder(path, policy, state).write
+
+    @property
+    def shards(self) -> Path:
+        """Where simulations keep their clients' shards."""
+        return self.runs / ".shards"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Where the facts of a run go."""
+
+    display: Screen | Lines
+    viewers: Viewers
+
+    def observe(self, fact: facts.Fact) -> None:
+        """Show a fact."""
+        self.viewers.observe(fact)
+
+
+@contextmanager
+def at_work(options: RunOptions, store: RunStore) -> Iterator[Work]:
+    """The run's folder locked, its log open, a display on."""
+    keep_buffers()
+    with FolderLock(store.folder, f"a coordinator of run {store.folder.name!r}"):
+        handler = logging.FileHandler(
+            store.folder / "server.log", encoding="utf-8", errors="backslashreplace"
+        )
+        handler.setFormatter(LineFormatter(HUMAN))
+        root = logging.getLogger()
+        root.addHandler(handler)
+        root.setLevel(min(root.level, logging.INFO))
+        try:
+            record_machine(store.folder)
+            with _viewers(options, store) as work:
+                yield work
+        finally:
+            root.removeHandler(handler)
+            handler.close()
+
+
+@contextmanager
+def _viewers(options: RunOptions, store: RunStore) -> Iterator[Work]:
+    """A display, and an event file if one is wanted."""
+    event_file = EventFile(store.folder, time.time()) if options.tensorboard else None
+    make = options.display or (lambda title: make_display(title, options.style))
+    display = make(store.folder.name)
+    observers: dict[str, facts.Observer] = {_DISPLAY: display.observe}
+    if event_file is not None:
+        observers["TensorBoard's event file"] = event_file.observe
+    with without_failure(_DISPLAY):
+        display.__enter__()
+    try:
+        yield Work(display, Viewers(observers))
+    finally:
+        with without_failure(_DISPLAY):
+            display.__exit__()
+        if event_file is not None:
+            with without_failure("TensorBoard's event file"):
+                event_file.close()
+
+
+@contextmanager
+def shown(
+    options: RunOptions, address: Address, federation: str, observe: facts.Observer
+) -> Iterator[None]:
+    """The run on a web page, if one is wanted."""
+    if options.web is None:
+        yield
+        return
+    observe(stamped(facts.Web(text=f"the page is at {options.web.url}"), time.time()))
+    with options.web.watching(address, federation):
+        yield
+
+
+@contextmanager
+def shown_here(options: RunOptions, store: RunStore, work: Work) -> Iterator[None]:
+    """A run without a broker on a web page, if one is wanted."""
+    if options.web is None:
+        yield
+        return
+    work.observe(stamped(facts.Web(text=f"the page is at {options.web.url}"), time.time()))
+    with options.web.showing(store.folder, store.run) as observe:
+        work.viewers.add("the web page", observe)
+        yield
+
+
+def conclude(options: RunOptions, work: Work, *, finished: bool, how: str) -> bool:
+    """Show the results, or how to go on."""
+    if not finished:
+        log.info("interrupted")
+    if options.display is None and work.viewers.has(_DISPLAY):
+        with without_failure(_DISPLAY):
+            _show_end(options, work.display, finished=finished, how=how)
+    return finished
+
+
+def _show_end(
+    options: RunOptions, display: Screen | Lines, *, finished: bool, how: str
+) -> None:
+    if not finished:
+        display.write(f"stopped; nothing is lost. Go on with: {how}")
+    elif options.style in ("screen", "plain"):
+        show_summary(display.view)

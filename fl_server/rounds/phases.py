@@ -1,0 +1,100 @@
+"""PURE: what the round machine knows of a board, and the phases that a run is in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from fl_server.rounds.steps import Sealing
+
+REPEAT_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What is known of a board.
+
+    `seen_in` is the last round in which it gave a sign of life, `last_message` when its last
+    message came.
+    """
+
+    instance: str
+    session: tuple[int, int]
+    clients: tuple[int, ...]
+    lost_at: float | None = None
+    seen_in: int = 0
+    last_message: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """Waiting for participants: before the first round, and for those a restarted coordinator
+    has not met yet before its next one (no longer than `grace`); or paused."""
+
+    since: float
+    published: float = -math.inf  # while paused: that nothing more is wanted of boards
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """A round is open; `sealing` is the step of a secured one."""
+
+    round_number: int
+    selected: tuple[int, ...]
+    testers: tuple[int, ...]
+    opened: float
+    safe: frozenset[int] = frozenset()
+    measured: frozenset[int] = frozenset()
+    rejected: frozenset[int] = frozenset()
+    spared: frozenset[int] = frozenset()  # selected, and not needed any more
+    failed: Mapping[int, float] = field(default_factory=dict)
+    published: float = -math.inf
+    repeated: float = -math.inf
+    gap: float = REPEAT_SECONDS
+    unpublished: bool = False
+    waited: frozenset[int] = frozenset()
+    weights_published: float = -math.inf
+    sealing: Sealing | None = None
+
+    @property
+    def untrained(self) -> frozenset[int]:
+        """Selected clients whose update is still to come."""
+        train = frozenset(self.selected) if self.sealing is None else self.sealing.trainees
+        return train - self.safe - self.rejected
+
+    @property
+    def unanswered(self) -> frozenset[int]:
+        """Clients of which the step of a secured round wants an answer."""
+        if self.sealing is None:
+            return frozenset()
+        return self.sealing.unanswered(self.selected) - self.rejected
+
+    @property
+    def untested(self) -> frozenset[int]:
+        """Testers whose counts are still to come."""
+        return frozenset(self.testers) - self.measured
+
+    @property
+    def pending(self) -> frozenset[int]:
+        """All clients that the round waits for."""
+        return self.untrained | self.untested | self.unanswered
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The updates of a round are being aggregated."""
+
+    round_number: int
+    used: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The run is over."""
+
+    reason: str
+
+
+Phase: TypeAlias = Gathering | Working | Closing | Finished
