@@ -108,7 +108,8 @@ class Connected(Wire, frozen=True, kw_only=True):
     """Topic 2: a board (or the coordinator) and what it claims; its last will: not connected.
 
     `session` is (starts of this daemon, connections of this start): later ones win. The
-    coordinator adds `history`, for those who begin to watch later.
+    coordinator adds `history`, for those who begin to watch later; a site's relay adds `away`:
+    those of its clients whose own boards are not there.
     """
 
     protocol: Natural
@@ -125,6 +126,7 @@ class Connected(Wire, frozen=True, kw_only=True):
     problem: Text = ""
     telemetry: Telemetry | None = None
     history: Annotated[tuple[RoundLine, ...], Meta(max_length=HISTORY)] = ()
+    away: Ids = ()
 
 
 class ClientData(Wire, frozen=True, kw_only=True, omit_defaults=True):
@@ -148,10 +150,7 @@ InfoState: TypeAlias = Literal[
 
 
 class Info(Wire, frozen=True, kw_only=True):
-    """Topic 4: how client `client` is doing in round `round`; `joules` is of its training.
-
-    `secret` is what it contributes to a step of a secured round.
-    """
+    """Topic 4: how client `client` is doing in round `round`; `joules` is of its training."""
 
     run: Name
     round: Natural
@@ -169,7 +168,7 @@ class Info(Wire, frozen=True, kw_only=True):
     telemetry: Telemetry | None = None
     data: ClientData | None = None
     arithmetic: Annotated[str, Meta(max_length=200)] = ""  # what has trained it
-    secret: Secret | None = None
+    secret: Secret | None = None  # what it contributes to a step of a secured round
 
 
 Step: TypeAlias = Literal["", "keys", "shares", "updates", "opening"]  # of a secured round
@@ -213,6 +212,20 @@ class SecureRound(Wire, frozen=True, kw_only=True):
         if self.survivors:
             return "opening"
         return "updates" if self.sealed else "shares"
+
+
+def newest(known: CurrentRound | None, message: CurrentRound) -> CurrentRound:
+    """What two messages of a run say together, in whatever order they came."""
+    if known is None:
+        return message
+    old, new = (known.incarnation, known.round), (message.incarnation, message.round)
+    if old != new:
+        return message if new > old else known
+    return msgspec.structs.replace(
+        message,
+        safe=tuple(sorted({*known.safe, *message.safe})),
+        measured=tuple(sorted({*known.measured, *message.measured})),
+    )
 
 
 class Selected(Wire, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ from fl_server.cli.options import (
     with_page,
 )
 from fl_server.cli.queue import serve, show_queue, submit
+from fl_server.cli.relay import relay
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
 from fl_server.cli.reproduce import reproduce
@@ -53,7 +54,7 @@ from fl_server.run.fleet import keep_fleet
     cls=Commands,
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
-        *(sweep, reproduce, watch, status, replay_run, pause, stop),
+        *(sweep, reproduce, watch, status, replay_run, pause, stop, relay),
         *(web_page, serve, submit, show_queue, fleet_files),
     ],
 )

@@ -27,7 +27,7 @@ from fl_server.coordinator.uploads import Uploads
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.sealing import wants_secret
 from fl_server.rounds.state import Answered, Event, Received, Strayed, Uncountable
-from fl_server.run.secure_journal import step_of
+from fl_server.run.updates.secure_journal import step_of
 from fl_server.watch import facts
 from fl_server.watch.facts.making import presence
 

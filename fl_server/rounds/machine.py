@@ -225,9 +225,9 @@ def _note_update(state: State, event: Stored | Rejected) -> tuple[State, tuple[A
     if event.client not in phase.untrained:
         return unpublished(state), ()
     if isinstance(event, Stored):
-        return replace(
-            state, phase=replace(phase, safe=phase.safe | {event.client}, unpublished=True)
-        ), ()
+        stored = phase.untrained.intersection((event.client, *event.others))
+        phase = replace(phase, safe=phase.safe | stored, unpublished=True)
+        return replace(state, phase=phase), ()
     update = f"update of client {event.client} in round {event.round_number}"
     text = f"{update} rejected: {event.reason}"
     rejected = replace(phase, rejected=phase.rejected | {event.client}, unpublished=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,8 +10,9 @@ from common.arrays import Array, Arrays, part_of
 from common.errors import FedbedError, ProtocolError
 from common.privacy.exact import SUMS, ExactSum, Scale, sums_of
 from common.wire.tensors import MaskedMeta, UpdateMeta, decode_tensors
-from fl_server.run.secure_journal import Opening
 from fl_server.run.server_half import Reported, RoundUpdates
+from fl_server.run.updates.files import Kind
+from fl_server.run.updates.secure_journal import Opening
 
 
 class MaskedSum:
@@ -39,9 +40,13 @@ class MaskedSum:
         """The round is over."""
         self._sum = ExactSum(self._scale)
 
-    def take(self, client: int, blob: bytes) -> None:
+    def restore(self, groups: Mapping[int, tuple[int, ...]]) -> None:
+        """Sites send no sums of masked updates."""
+
+    def take(self, client: int, blob: bytes) -> Kind:
         """Add an update; ProtocolError if it has not the form of one: more cannot be known."""
         self._sum.add([client], self._integers(blob))
+        return "client"
 
     def _integers(self, blob: bytes) -> dict[str, Array]:
         arrays, _ = decode_tensors(blob, MaskedMeta)
