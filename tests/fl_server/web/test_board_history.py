@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from fl_server.web.runs.board_history import ALL_SAMPLES, NOTES, ROUNDS, SAMPLES, BoardHistory
-
 from common.wire.messages import Telemetry
 from fl_server.watch import facts
 from fl_server.watch.board_view import BoardView
 from fl_server.watch.facts import Fact
 from fl_server.watch.view import View
+from fl_server.web.runs.board_history import ALL_SAMPLES, NOTES, ROUNDS, SAMPLES, BoardHistory
 from tests.fl_server.watch.some_facts import described, info, present
 
 

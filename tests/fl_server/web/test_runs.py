@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fl_server.web.runs import archive as archives
-from fl_server.web.runs.archive import MOST_FOLLOWED, Archive
-from fl_server.web.runs.compare import MOST_COMPARED
 
 from common.disk.lock import FolderLock
 from common.errors import UsageError
@@ -20,6 +17,9 @@ from fl_server.coordinator.simulate import Simulation
 from fl_server.run.store import create_run
 from fl_server.web.answers import ANSWERS, Shown
 from fl_server.web.audience import Audience
+from fl_server.web.runs import archive as archives
+from fl_server.web.runs.archive import MOST_FOLLOWED, Archive
+from fl_server.web.runs.compare import MOST_COMPARED
 
 TINY: dict[str, Any] = {
     "experiment": {"name": "tiny", "rounds": 2},
