@@ -1,11 +1,10 @@
-"""Intervals and the paired test, against numbers of scipy (`stats.t`, `ttest_rel`)."""
+"""Intervals and the paired test, against numbers of scipy (`stats.t`, `ttest_rel`), and by hand."""
 
 from __future__ import annotations
 
-import math
-
 import csv
 import io
+import math
 
 import pytest
 
