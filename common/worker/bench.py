@@ -34,7 +34,7 @@ from common.experiment.resolve import (
 from common.experiment.tasks import measure_of
 from common.learning.net import TorchNet
 from common.learning.networks import extract, load
-from common.tasks.task import tells_classes
+from common.tasks.task import reveals_classes
 from common.wire.messages import ClientData, ClientMetrics, Stage, Sums, bounded
 from common.wire.tensors import (
     ModelMeta,
@@ -128,6 +128,10 @@ class Workbench:
             },
         )
         update = encode_tensors(trained.arrays, meta, self.experiment.communication.encoding)
+        if order.secret:
+            from common.worker.secret_store import masked_update  # needs a package of its own
+
+            update = masked_update(Path(order.secret), update, self.experiment)
         state = {**trained.state, **client.memory}
         self._snapshots.write(
             client_id,
@@ -239,7 +243,7 @@ class Workbench:
         data = self.experiment.data
         if data.partition != "local":
             return {}
-        if tells_classes(self.experiment.task) and not class_counts:
+        if reveals_classes(self.experiment.task) and not class_counts:
             raise DataError(
                 "task.metrics asks for sums that tell how many test samples of each class "
                 "there are, which this board does not allow (fl-client run --class-counts does)"

@@ -43,7 +43,9 @@ def note_presence(
     seen_in = known.seen_in if known and same and message.session == known.session else 0
     if isinstance(state.phase, Working) and not seen_in:
         state = replace(state, phase=replace(state.phase, gap=REPEAT_SECONDS))
-    board = Board(message.instance, message.session, mine, None, seen_in, now)
+    earlier = known.away if known is not None else {}
+    away = {client: earlier.get(client, now) for client in message.away if client in mine}
+    board = Board(message.instance, message.session, mine, None, seen_in, now, away)
     return _with_board(state, message.board, board), _notes_on_arrival(
         message, known, mine, taken
     )
@@ -127,6 +129,13 @@ def may_not_know(state: State, clients: Iterable[int], round_number: int) -> boo
     owners = state.owners()
     boards = (owners.get(client) for client in clients)
     return any(b is None or (b.lost_at is None and b.seen_in != round_number) for b in boards)
+
+
+def unpublished(state: State) -> State:
+    """Boards do not know the open round as it is: it is published again soon."""
+    if isinstance(state.phase, Working):
+        return replace(state, phase=replace(state.phase, unpublished=True))
+    return state
 
 
 def _with_board(state: State, name: str, board: Board) -> State:

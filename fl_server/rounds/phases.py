@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from fl_server.rounds.steps import Sealing
+
 REPEAT_SECONDS = 3.0
 
 
@@ -15,7 +17,7 @@ class Board:
     """What is known of a board.
 
     `seen_in` is the last round in which it gave a sign of life, `last_message` when its last
-    message came.
+    message came. Of a site, `away` has since when the own boards of some clients are lost.
     """
 
     instance: str
@@ -24,6 +26,11 @@ class Board:
     lost_at: float | None = None
     seen_in: int = 0
     last_message: float = 0.0
+    away: Mapping[int, float] = field(default_factory=dict)
+
+    def lost_since(self, client: int) -> float | None:
+        """Since when the board of a client is lost; None if it is there."""
+        return self.lost_at if self.lost_at is not None else self.away.get(client)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """A round is open."""
+    """A round is open; `sealing` is the step of a secured one."""
 
     round_number: int
     selected: tuple[int, ...]
@@ -54,11 +61,20 @@ class Working:
     unpublished: bool = False
     waited: frozenset[int] = frozenset()
     weights_published: float = -math.inf
+    sealing: Sealing | None = None
 
     @property
     def untrained(self) -> frozenset[int]:
         """Selected clients whose update is still to come."""
-        return frozenset(self.selected) - self.safe - self.rejected
+        train = frozenset(self.selected) if self.sealing is None else self.sealing.trainees
+        return train - self.safe - self.rejected
+
+    @property
+    def unanswered(self) -> frozenset[int]:
+        """Clients of which the step of a secured round wants an answer."""
+        if self.sealing is None:
+            return frozenset()
+        return self.sealing.unanswered(self.selected) - self.rejected
 
     @property
     def untested(self) -> frozenset[int]:
@@ -68,7 +84,7 @@ class Working:
     @property
     def pending(self) -> frozenset[int]:
         """All clients that the round waits for."""
-        return self.untrained | self.untested
+        return self.untrained | self.untested | self.unanswered
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from common.privacy.rules import LEAST_SECURE
 from common.rng import dirichlet, generator
 from fl_server.rounds.state import Board, Policy, State, Working
 
@@ -70,7 +71,8 @@ def goal(policy: Policy) -> int | None:
 
 def enough(policy: Policy) -> int:
     """How many clients a round of training must have."""
-    return min(policy.min_updates, share_of(len(policy.participants), policy.rate))
+    least = max(policy.min_updates, LEAST_SECURE if policy.threshold else 1)
+    return min(least, share_of(len(policy.participants), policy.rate))
 
 
 def not_given_up(policy: Policy, state: State, now: float) -> frozenset[int]:
@@ -78,14 +80,14 @@ def not_given_up(policy: Policy, state: State, now: float) -> frozenset[int]:
     return frozenset(
         client
         for client, board in state.owners().items()
-        if not _is_given_up(policy, board, now)
+        if not _is_given_up(policy, board, client, now)
     )
 
 
 def is_overdue(policy: Policy, state: State, phase: Working, client: int, now: float) -> bool:
     """Whether a round may go on without a client."""
     owner = state.owner(client)
-    given_up = owner is not None and _is_given_up(policy, state.boards[owner], now)
+    given_up = owner is not None and _is_given_up(policy, state.boards[owner], client, now)
     if now - phase.opened >= policy.deadline or given_up:
         return True
     if client in phase.failed:
@@ -93,5 +95,6 @@ def is_overdue(policy: Policy, state: State, phase: Working, client: int, now: f
     return owner is None and now - phase.opened >= policy.grace
 
 
-def _is_given_up(policy: Policy, board: Board, now: float) -> bool:
-    return board.lost_at is not None and now - board.lost_at >= policy.grace
+def _is_given_up(policy: Policy, board: Board, client: int, now: float) -> bool:
+    lost_since = board.lost_since(client)
+    return lost_since is not None and now - lost_since >= policy.grace

@@ -1,4 +1,4 @@
-"""Who this daemon is: the same across restarts, different from every other one."""
+"""Who a daemon or a relay is: the same across restarts, different from every other one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     starts: int
 
 
-def next_identity(folder: Path) -> Identity:
-    """The identity of a daemon that starts now on this state folder."""
+def next_identity(folder: Path, *, least: int = 0) -> Identity:
+    """The identity of a daemon that starts now on this state folder.
+
+    The number of its start is at least `least`.
+    """
     path = folder / "daemon.json"
     known = Identity(instance=secrets.token_hex(6), starts=0)
     with disk_errors(path):
@@ -31,6 +34,6 @@ def next_identity(folder: Path) -> Identity:
             known = msgspec.json.decode(data, type=Identity)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             log.warning("%s is damaged (%s): this daemon gets a new identity", path, error)
-    identity = msgspec.structs.replace(known, starts=known.starts + 1)
+    identity = msgspec.structs.replace(known, starts=max(known.starts + 1, least))
     write_atomic(path, msgspec.json.encode(identity))
     return identity

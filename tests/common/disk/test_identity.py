@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fl_client.identity import next_identity
+from common.disk.identity import next_identity
 
 
 def test_a_daemon_stays_itself_and_counts_its_starts(tmp_path: Path) -> None:
