@@ -1,4 +1,4 @@
-"""Intervals and the paired test, against numbers of scipy (`stats.t`, `ttest_rel`), and by hand."""
+"""Intervals and the paired test, against scipy's (`stats.t`, `ttest_rel`) and by hand."""
 
 from __future__ import annotations
 
