@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from bench.testbed import environment, process, serve, write_experiment
 from broker.program import find_mosquitto
@@ -31,7 +32,7 @@ SITES, BOARDS, CLIENTS = 3, 4, 3
 ROUNDS = 4
 SECONDS = 900.0
 EVERYBODY = range(SITES * BOARDS * CLIENTS)
-TABLE = {
+TABLE: dict[str, dict[str, Any]] = {
     "experiment": {"rounds": ROUNDS, "grace": "forever"},
     "model": {"name": "convnet"},
     "data": {"clients": len(EVERYBODY)},
