@@ -71,8 +71,10 @@ def _contradictions(experiment: Experiment, selected: int) -> Iterator[str]:
             f"evaluation.personal_stage is {stage!r}, which is not in evaluation.stages: there "
             "will be no personal results"
         )
-    if experiment.algorithm.name in ("fedreg", "fedreb") and experiment.model.head_depth == 1:
-        yield "algorithm.name is 'fedreg', which is meant for model.head_depth = 2"
+    model = experiment.model
+    if experiment.algorithm.name in ("fedreg", "fedreb") and model.head_depth == 1:
+        other = ", and so for another model than 'dnn'" if model.name == "dnn" else ""
+        yield f"algorithm.name is 'fedreg', which is meant for model.head_depth = 2{other}"
 
 
 def _of_model(model: ModelSection, *, has_norm: bool) -> dict[str, str]:

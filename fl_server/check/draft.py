@@ -14,7 +14,8 @@ from common.config import DataSection, InputSchema, Schema
 from common.data.own.load import load_own, read_schema
 from common.data.own.sources import is_function
 from common.errors import DataError, UsageError
-from common.experiment.file import as_toml, schema_lines
+from common.experiment.file import schema_lines
+from common.experiment.toml_text import as_toml
 from common.plugins import use_code
 from common.texts import printable
 from fl_server.check.doubts import doubtful_columns

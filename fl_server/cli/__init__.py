@@ -16,7 +16,7 @@ from common.experiment.file import load_experiment
 from common.experiment.resolve import participants_of
 from common.program.cli import INTERRUPTED, Commands, version_option
 from fl_server import launch
-from fl_server.cli.control import let_go_on, pause, stop
+from fl_server.cli.control import pause, resume, stop
 from fl_server.cli.data import data
 from fl_server.cli.experiment import check, init
 from fl_server.cli.fleet import fleet as fleet_files
@@ -46,7 +46,7 @@ from fl_server.cli.web import web as web_page
 from fl_server.coordinator.dask_clients import clients_for
 from fl_server.lab.faulty_lab import read_script
 from fl_server.lab.lab import share_out
-from fl_server.run.find import find_or_create, find_run
+from fl_server.run.find import find_or_create
 from fl_server.run.fleet import keep_fleet
 
 
@@ -54,8 +54,8 @@ from fl_server.run.fleet import keep_fleet
     cls=Commands,
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
-        *(sweep, reproduce, watch, status, replay_run, pause, stop, relay),
-        *(web_page, serve, submit, show_queue, fleet_files),
+        *(sweep, reproduce, watch, status, replay_run, pause, stop, resume),
+        *(web_page, serve, submit, show_queue, fleet_files, relay),
     ],
 )
 @version_option()
@@ -96,46 +96,7 @@ def run(
     probe(reached.address)  # before a run folder is made
     with with_page(options, web, control=control) as shown:
         store = find_or_create(options.runs, experiment, name)
-        finished = launch.run(
-            shown, store, reached.address, reached.federation, credentials=credentials
-        )
-    _exit(finished=finished)
-
-
-@main.command()
-@click.argument("name", metavar="RUN")
-@click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
-              help="How long to wait for a broker that does not answer.")  # fmt: skip
-@click.option("--stay-paused", is_flag=True,
-              help="Come back paused if the run was paused: for who restarts it.")  # fmt: skip
-@broker_options
-@page_options
-@run_options
-def resume(
-    name: str,
-    wait: float,
-    stay_paused: bool,
-    broker: str | None,
-    credentials: Path | None,
-    federation: str | None,
-    web: str | None,
-    control: bool,
-    options: launch.RunOptions,
-) -> None:
-    """Go on with a run that was paused, stopped, interrupted, killed or unplugged.
-
-    \b
-    Example: fl-server resume demo-3 --credentials server.toml
-    """
-    if not stay_paused and let_go_on(options.runs, name):
-        return
-    store = find_run(options.runs, Path(name).name)
-    reached = reach(broker, credentials, federation, "coordinator")
-    probe(reached.address, patience=wait)
-    with with_page(options, web, control=control) as shown:
-        finished = launch.run(
-            shown, store, reached.address, reached.federation, credentials=credentials
-        )
+        finished = launch.run(shown, store, reached.address, reached.federation)
     _exit(finished=finished)
 
 

@@ -19,6 +19,7 @@ from fl_server import launch
 from fl_server.fleet.file import boards_of
 from fl_server.run.fleet import read_fleet
 from fl_server.run.metrics.tensorboard import check_tensorboard
+from fl_server.run.provenance import Start
 from fl_server.watch.displays import Style
 from fl_server.web.address import read_page_address
 from fl_server.web.site import Site
@@ -104,6 +105,29 @@ fleet_option = click.option(
 )  # fmt: skip
 
 
+SHOWN = {"runs", "plain", "tensorboard", "record", "verbose", "quiet", "log_format"}
+_OF_THE_RUN = {"file", "overrides", "name"}  # its folder has them
+
+
+def started_by(context: click.Context) -> Start:
+    """A command and what it was given, apart from how a run is shown and what it is."""
+    command = context.command.name or ""
+    left_out = (SHOWN - {"runs"}) | {"web", "control"}
+    if command in ("run", "lab", "simulate"):
+        left_out |= {"runs", *_OF_THE_RUN}
+    words: list[str] = []
+    for parameter in context.command.params:
+        value = None if parameter.name in left_out else context.params.get(str(parameter.name))
+        if value is None or value is False:
+            continue
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(parameter, click.Option):
+                words.append(parameter.opts[0])
+            if one is not True:
+                words.append(str(one.absolute() if isinstance(one, Path) else one))
+    return Start(command, tuple(words))
+
+
 def run_options(function: F) -> F:
     """Where runs are kept and how they are shown; the command gets it as `options`."""
     plain = click.option("--plain", is_flag=True, help="Lines instead of the live screen.")
@@ -131,7 +155,11 @@ def run_options(function: F) -> F:
             check_tensorboard()
         style: Style = "json" if log_format == "json" else "plain" if plain else "screen"
         options = launch.RunOptions(
-            runs, "quiet" if quiet and style != "json" else style, tensorboard, record
+            runs,
+            "quiet" if quiet and style != "json" else style,
+            tensorboard,
+            record,
+            start=started_by(click.get_current_context()),
         )
         return function(options=options, **others)
 

@@ -74,7 +74,7 @@ def serve(
             if reached is None:
                 place = in_labs(shown, boards=lab or 1, workers=workers)
             else:
-                place = on_broker(shown, reached.address, reached.federation, credentials)
+                place = on_broker(shown, reached.address, reached.federation)
             serve_queue(options.runs, place, write)
     except KeyboardInterrupt:
         click.echo("stopped; the queue stays. The same command goes on where it was.", err=True)

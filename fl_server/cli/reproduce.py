@@ -12,7 +12,8 @@ from common.access.address import probe
 from common.access.credentials import reach
 from common.data.datasets import require_dataset
 from common.errors import UsageError
-from common.program.cli import INTERRUPTED
+from common.program.cli import INTERRUPTED, this_command
+from common.program.signals import ends_with, how_to_go_on
 from common.texts import escaped
 from fl_server import launch
 from fl_server.cli.options import (
@@ -115,7 +116,7 @@ def reproduce(
     if show:
         _show(study, plan, options, output)
         return
-    with ExitStack() as stack:
+    with ends_with(this_command()), ExitStack() as stack:
         options = stack.enter_context(with_page(options, web, control=False, home="runs"))
         wire = broker is not None or credentials is not None
         if wire and lab is not None:
@@ -133,7 +134,7 @@ def reproduce(
         )
     _show(study, plan, options, output)
     if outcome.interrupted:
-        click.echo("stopped; nothing is lost. The same command goes on where it was.")
+        click.echo(how_to_go_on(this_command()))
         sys.exit(INTERRUPTED)
     for run, text in outcome.failed.items():
         click.echo(f"failed: {run}: {escaped(text)}", err=True)

@@ -13,7 +13,8 @@ from common.access.address import probe
 from common.access.credentials import reach
 from common.data.dataset import find_data
 from common.errors import UsageError
-from common.program.cli import INTERRUPTED
+from common.program.cli import INTERRUPTED, this_command
+from common.program.signals import ends_with, how_to_go_on
 from common.texts import escaped
 from fl_server import launch
 from fl_server.cli.options import (
@@ -88,7 +89,7 @@ def sweep(
     if fleet is not None and not simulation:
         raise UsageError("--fleet is for virtual time; add --simulate")
     grid = plan(files, parse_seeds(seeds) if seeds else (), overrides)
-    with ExitStack() as stack:
+    with ends_with(this_command()), ExitStack() as stack:
         options = stack.enter_context(with_page(options, web, control=control, home="runs"))
         if options.web is not None:
             click.echo(f"the page is at {options.web.url}")
@@ -119,7 +120,7 @@ def sweep(
 
 def _show(options: launch.RunOptions, grid: tuple[Planned, ...], outcome: Outcome) -> None:
     if outcome.interrupted:
-        click.echo("stopped; nothing is lost. The same command goes on where it was.")
+        click.echo(how_to_go_on(this_command()))
         sys.exit(INTERRUPTED)
     if outcome.finished and options.style != "json":
         runs = [read_run(folder) for folder in outcome.finished]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import shutil
-from pathlib import Path
 
 from common.access.address import Address
 from common.config import Experiment
@@ -34,8 +33,6 @@ def run(
     store: RunStore,
     address: Address,
     federation: str,
-    *,
-    credentials: Path | None = None,
 ) -> bool:
     """Coordinate a run over a broker; False if it was interrupted."""
     if store.finished:  # perhaps killed before all boards had received it
@@ -57,13 +54,7 @@ def run(
             stopped_by_signals(coordinator.stop),
         ):
             finished = coordinator.run()
-    way = f"--credentials {credentials}" if credentials else f"--broker {address}"
-    return conclude(
-        options,
-        work,
-        finished=finished,
-        how=f"fl-server resume {store.folder.name} --runs {options.runs} {way}",
-    )
+    return conclude(options, work, finished=finished)
 
 
 def require_data(options: RunOptions, experiment: Experiment) -> None:
@@ -104,4 +95,4 @@ def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> boo
         ).run()
         if finished:
             shutil.rmtree(store.folder / "clients", ignore_errors=True)
-    return conclude(options, work, finished=finished, how="the same command again")
+    return conclude(options, work, finished=finished)

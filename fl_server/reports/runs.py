@@ -112,8 +112,9 @@ def read_events(path: Path) -> tuple[Fact, ...]:
 
 def read_reference(path: Path) -> Reference:
     """A file of published numbers."""
+    _, table = read_table(path, "docs/reporting.md shows how to write one")
     try:
-        return parse_reference(read_table(path, "docs/reporting.md shows how to write one")[1])
+        return parse_reference(table)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from common.disk.lock import holder
 from common.errors import UsageError
 from fl_server.run.control import Wish, write_wish
-from fl_server.run.find import find_folder
+from fl_server.run.find import find_folder, resume_command
 from fl_server.run.run_record import read_record
 
 
@@ -19,7 +19,7 @@ def ask(runs: Path, name: str, wish: Wish) -> Path:
     if not holder(folder):
         raise UsageError(
             f"run {folder.name!r} is not going on; there is nothing to {wish}. Go on with: "
-            f"fl-server resume {folder.name} --runs {runs}"
+            f"{resume_command(folder)}"
         )
     write_wish(folder, wish)
     return folder
