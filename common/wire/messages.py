@@ -88,6 +88,7 @@ class RoundLine(Wire, frozen=True, array_like=True):
     bytes_down: Size | None = None
     updates: Natural | None = None
     energy_joules: Annotated[float, Meta(ge=0, le=1e18)] | None = None  # of all clients
+    epsilon: Annotated[float, Meta(ge=0, le=LARGEST_REAL)] | None = None  # spent until then
 
 
 class TrainDetail(Wire, frozen=True, kw_only=True):

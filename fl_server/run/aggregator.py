@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from msgspec import UNSET
-
 from common.arrays import Array, Arrays, digest
 from common.code_files import digests_of
 from common.config import Experiment
@@ -32,12 +30,15 @@ from common.wire.tensors import (
     is_sum,
 )
 from fl_server.rounds.state import Close, Open
+from fl_server.run.accountant import epsilon
 from fl_server.run.checks import Checks
 from fl_server.run.computed import Computed
 from fl_server.run.metrics.records import Records, TestedRound
-from fl_server.run.metrics.tally import Tally, mean_loss, mean_values
+from fl_server.run.metrics.tally import Tally
+from fl_server.run.metrics.training_line import training_line
 from fl_server.run.model.file import NAME, write_model
 from fl_server.run.model.first import starting_model
+from fl_server.run.noise import noise_of
 from fl_server.run.server_half import ServerHalf
 from fl_server.run.store import CheckpointMeta, RunStore
 from fl_server.run.updates.files import Kind
@@ -90,12 +91,10 @@ class Aggregator:
         self._computed = Computed(store.computed)
         self._state, self._meta = self._load()
         expected = self._half.expects(server_of(experiment), self._broadcast)
-        self.checks = Checks(
-            expected,
-            info_of(experiment.data).size,
-            self._half.most_weight,
-            self.task,
-        )
+        self._noise = noise_of(experiment, expected, self._broadcast)
+        most_weight = self._noise.most_weight or self._half.most_weight
+        size = info_of(experiment.data).size
+        self.checks = Checks(expected, size, most_weight, self.task)
         simple = experiment.aggregation.clip_norm == 0  # updates count as they come
         scale = scale_of(experiment) if simple else None
         needs_each = self._half.needs_each or experiment.selection.extra > 0
@@ -122,6 +121,7 @@ class Aggregator:
         round_number = self._meta.round + 1
         opened = self.store.opened(round_number)
         safe: tuple[int, ...] = ()
+        self.store.updates.remove_before(round_number)
         if opened is not None:
             groups = self.store.updates.safe_sums(round_number)
             self._gathered.restore(groups)
@@ -198,6 +198,7 @@ class Aggregator:
         else:
             arrays, meta = self._decode_update(blob)
             self.checks.check_update(arrays, meta)
+            self._noise.check(arrays, self._sent(round_number))
             self._gathered.add(client, arrays, meta, len(blob))
         digest = blob_digest(blob) if assembly is None else assembly.header.digest
         kind: Kind = "sum" if several else "client"
@@ -254,24 +255,15 @@ class Aggregator:
         began = time.monotonic()
         if close.used:
             server = server_of(self.experiment, round_number=number, download=sent)
+            server = self._noise.on(server, self.store.updates.folder(number))
             self._state = self._half.server_update(server, self._state, updates)
-        metas = updates.metas
-        record = TrainingLine(
-            round=number,
-            train_loss=mean_loss(metas),
-            updates=len(close.used),
-            clients=close.used,
-            dropped=close.dropped,
-            samples=sum(meta.samples for meta in metas),
-            values=mean_values(metas) or UNSET,
-            seconds=round(seconds, 3),
-            train_seconds=round(sum(self.tally.trained.values()), 3),
-            aggregate_seconds=round(time.monotonic() - began, 3),
-            bytes_up=self.tally.bytes_up,
-            bytes_down=self.tally.bytes_down,
-            energy_joules=self.tally.energy_joules,
-            idle_joules=UNSET if self.tally.idle_joules is None else self.tally.idle_joules,
-            time=round(time.time(), 3),
+        record = training_line(
+            close,
+            self.tally,
+            updates.metas,
+            seconds=seconds,
+            aggregate_seconds=time.monotonic() - began,
+            epsilon=epsilon(self._noise, number),
         )
         self._meta = CheckpointMeta(
             run=self.store.run,
