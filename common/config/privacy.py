@@ -44,7 +44,7 @@ class PrivacySection(Section, frozen=True, kw_only=True):
             ge=0,
             le=1e6,
             description="Noise of the sum of a round's moves, as a multiple of privacy.clip "
-            "(Gaussian, from the system's entropy); needs the extra fedbed[privacy].",
+            "(Gaussian, from the system's entropy); needs the extra fedbed[accounting].",
         ),
     ] = 0.0
     delta: Annotated[

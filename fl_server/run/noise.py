@@ -124,5 +124,5 @@ def check_accountant() -> None:
     if importlib.util.find_spec("dp_accounting") is None:
         raise UsageError(
             "privacy.noise needs the library dp-accounting, which computes epsilon; install it "
-            "with: pip install 'fedbed[privacy]'"
+            "with: pip install 'fedbed[accounting]'"
         )

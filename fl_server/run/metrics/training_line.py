@@ -6,16 +6,16 @@ import time
 
 from msgspec import UNSET
 
-from common.wire.tensors import UpdateMeta
 from fl_server.rounds.state import Close
-from fl_server.run.metrics.tally import Tally, mean_loss, mean_values
+from fl_server.run.metrics.tally import Tally
+from fl_server.run.server_half import Reported
 from fl_server.watch.facts.lines import TrainingLine
 
 
 def training_line(
     close: Close,
     tally: Tally,
-    metas: list[UpdateMeta],
+    reported: Reported,
     *,
     seconds: float,
     aggregate_seconds: float,
@@ -24,12 +24,12 @@ def training_line(
     """The line of a round that was aggregated just now."""
     return TrainingLine(
         round=close.round_number,
-        train_loss=mean_loss(metas),
+        train_loss=reported.loss,
         updates=len(close.used),
         clients=close.used,
         dropped=close.dropped,
-        samples=sum(meta.samples for meta in metas),
-        values=mean_values(metas) or UNSET,
+        samples=reported.samples,
+        values=dict(reported.values) or UNSET,
         seconds=round(seconds, 3),
         train_seconds=round(sum(tally.trained.values()), 3),
         aggregate_seconds=round(aggregate_seconds, 3),

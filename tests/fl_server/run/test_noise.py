@@ -34,7 +34,7 @@ NOISE = Noise(2.0, 1.5, 1e-5, "fixed", 4, 4)
 
 
 def needs_accountant() -> None:
-    pytest.importorskip("dp_accounting", reason="the extra fedbed[privacy] is not installed")
+    pytest.importorskip("dp_accounting", reason="the extra fedbed[accounting] is not installed")
 
 
 @pytest.mark.parametrize(
