@@ -63,6 +63,13 @@ class SharedView:
             if shown is not None:
                 shown(self._view)
 
+    def recall(self, past: Iterable[Fact]) -> None:
+        """Take what happened before this start of the run."""
+        with self._lock:
+            for fact in past:
+                self._view = self._view.after(fact)
+            self._view = self._view.restarted()
+
 
 class Screen:
     """The live view."""
@@ -98,8 +105,7 @@ class Screen:
 
     def recall(self, past: Iterable[Fact]) -> None:
         """Know what happened before."""
-        for fact in past:
-            self._shared.update(fact)
+        self._shared.recall(past)
 
     def write(self, text: str) -> None:
         """One line below everything."""
@@ -132,8 +138,7 @@ class Lines:
 
     def recall(self, past: Iterable[Fact]) -> None:
         """Know what happened before; nothing is written of it."""
-        for fact in past:
-            self._shared.update(fact)
+        self._shared.recall(past)
 
     def write(self, text: str) -> None:
         """One line below everything."""
