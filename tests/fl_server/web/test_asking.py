@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from fl_server.web.runs.archive import Archive
 
 from common.disk.lock import FolderLock
 from common.experiment.file import parse_text
@@ -22,6 +21,7 @@ from fl_server.web.answers import Shown
 from fl_server.web.audience import Audience
 from fl_server.web.handler import BODY_BYTES
 from fl_server.web.page_server import PageServer
+from fl_server.web.runs.archive import Archive
 
 ONE = '[experiment]\nname = "one"\nrounds = 2\n'
 TOKEN = "s3cret"
