@@ -135,6 +135,8 @@ def wanted_jobs(
     """What this board still has to compute in this round: training first."""
     running = {(job.kind, job.client) for job in work.jobs if job.round == current.round}
     untrained = set(selected.clients).difference(current.safe)
+    if current.step in ("keys", "shares"):  # of a secured round
+        untrained = set()
     untested = set(selected.testers).difference(current.measured)
     for client in policy.clients if untrained else ():
         if client not in untrained or ("train", client) in running:
@@ -169,9 +171,10 @@ def ask_for_weights(
 
 
 def send(
-    policy: Policy, work: Work, current: CurrentRound, selected: Selected, now: float
+    policy: Policy, state: State, work: Work, selected: Selected, now: float
 ) -> tuple[Work, tuple[Action, ...]]:
     """Send what the coordinator has not confirmed, repeatedly; not too much at once."""
+    current = state.current[work.run]
     actions: list[Action] = []
     sent = dict(work.sent)
     open_bytes = sum(
@@ -181,6 +184,8 @@ def send(
     )
     for client in sorted(set(selected.clients).intersection(policy.clients)):
         there = current.round in work.snapshots.get(client, ())
+        if work.secure:  # its masks must be those that the others mean, too
+            there = there and has_downloads(state, work, current.round, "train", client)
         result: ResultKey = ("train", client, current.round)
         due = now - sent.get(result, -math.inf) >= RESEND_SECONDS
         size = _size(work, client)
@@ -215,6 +220,9 @@ def has_downloads(
     """Whether every download that a job needs is on disk."""
     if (work.run, round_number) not in state.weights:
         return False
+    if kind == "train" and work.secure:
+        step = state.steps.get(client_id)
+        return step in [(work.run, round_number, name) for name in ("updates", "opening")]
     needs_own = work.private and kind == "train"
     return not needs_own or state.private.get(client_id) == (work.run, round_number)
 

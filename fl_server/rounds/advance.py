@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from common.ids import brief_ids
-from common.wire.messages import CurrentRound, Selected, TrainEnd
+from common.wire.messages import CurrentRound, Selected, Step, TrainEnd
 from fl_server.rounds.boards import may_not_know
+from fl_server.rounds.sealing import advance_step
 from fl_server.rounds.selection import choose, draw, enough, goal, is_overdue, not_given_up
 from fl_server.rounds.state import (
+    REPEAT_SECONDS,
     Action,
     Announce,
     Close,
@@ -19,10 +21,12 @@ from fl_server.rounds.state import (
     Policy,
     Publish,
     Report,
+    SendSecrets,
     SendWeights,
     State,
     Working,
 )
+from fl_server.rounds.steps import Sealing
 from fl_server.watch import facts
 from fl_server.watch.facts.making import clients_dropped, clients_spared
 
@@ -93,7 +97,9 @@ def _open(
         )
     due = (round_number - 1) % policy.evaluate_every == 0 or round_number > policy.rounds
     testers = tuple(sorted(candidates)) if due else ()
-    opened = replace(state, phase=Working(round_number, selected, testers, now))
+    sealing = Sealing() if policy.threshold and selected else None
+    working = Working(round_number, selected, testers, now, sealing=sealing)
+    opened = replace(state, phase=working)
     published, actions = publish_everything(policy, opened, now)
     return published, (Open(round_number, selected, testers), *actions)
 
@@ -101,11 +107,16 @@ def _open(
 def _try_to_close(
     policy: Policy, state: State, phase: Working, now: float
 ) -> tuple[State, tuple[Action, ...]]:
+    if (moved := advance_step(policy, state, phase, now)) is not None:
+        return _go_on(policy, state, *moved, now)
     wanted = goal(policy)
     if wanted is not None and len(phase.safe) >= wanted and phase.untrained:
         return _spare(policy, state, phase, now)
-    if not all(is_overdue(policy, state, phase, client, now) for client in phase.pending):
+    waits = phase.sealing is not None and phase.unanswered | phase.untrained
+    if waits or not all(is_overdue(policy, state, phase, c, now) for c in phase.pending):
         return _repeat(policy, *_note_waiting(state, phase, now), now)
+    if phase.sealing is not None:
+        return _close(policy, state, phase)
     lacking = min(enough(policy), len(phase.selected)) - len(phase.safe)
     if lacking <= 0 or not phase.untrained:
         return _close(policy, state, phase)
@@ -129,6 +140,19 @@ def _try_to_close(
     return published, (Report(facts.Called(text)), opened, *actions)
 
 
+def _go_on(
+    policy: Policy, state: State, phase: Working, actions: tuple[Action, ...], now: float
+) -> tuple[State, tuple[Action, ...]]:
+    """A secured round is in its next step, or has come to an end without a sum."""
+    phase = replace(phase, published=now, repeated=now, gap=REPEAT_SECONDS, unpublished=False)
+    moved = replace(state, phase=phase)
+    published = _current_round(policy, moved, phase)
+    if phase.sealing is not None and phase.sealing.step:
+        return moved, (*actions, *published)
+    closed, more = _try_to_close(policy, moved, phase, now)
+    return closed, (*actions, *published, *more)
+
+
 def _spare(
     policy: Policy, state: State, phase: Working, now: float
 ) -> tuple[State, tuple[Action, ...]]:
@@ -148,6 +172,9 @@ def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[A
     used = tuple(sorted(phase.safe))
     late = tuple(sorted(phase.untrained))
     dropped = tuple(sorted(phase.untrained | phase.spared))
+    if phase.sealing is not None:
+        used = phase.sealing.clients
+        late = dropped = tuple(sorted({*phase.selected} - {*used} - phase.rejected))
     notes: tuple[Action, ...] = ()
     if late:
         notes = (Report(clients_dropped(phase.round_number, late)),)
@@ -185,7 +212,11 @@ def _repeat(
     ):
         gap = min(2 * phase.gap, REPEAT_AT_MOST)
         again = replace(phase, published=now, repeated=now, gap=gap, unpublished=False)
-        everything: tuple[Action, ...] = (Announce(), *_current_round(policy, state, phase))
+        everything: tuple[Action, ...] = (
+            Announce(),
+            *send_secrets(phase),
+            *_current_round(policy, state, phase),
+        )
         return replace(state, phase=again), notes + everything
     if phase.unpublished and now - phase.published >= CONFIRM_SECONDS:
         confirmed = replace(phase, unpublished=False, published=now)
@@ -205,6 +236,7 @@ def publish_everything(
             return replace(state, phase=published), (
                 Announce(),
                 SendWeights(phase.round_number),
+                *send_secrets(phase),
                 *_current_round(policy, state, phase),
             )
         case Finished(reason):
@@ -213,14 +245,30 @@ def publish_everything(
             return state, (Announce(),)
 
 
+def send_secrets(phase: Working) -> tuple[Action, ...]:
+    """What clients need for the open step of a secured round, as far as it is still needed."""
+    wanted = tuple(sorted(phase.unanswered | phase.untrained))
+    if phase.sealing is None or phase.sealing.step in ("", "keys") or not wanted:
+        return ()
+    return (SendSecrets(phase.round_number, wanted),)
+
+
 def _current_round(policy: Policy, state: State, phase: Working) -> tuple[Action, ...]:
+    safe, answered = phase.safe | phase.rejected, frozenset[int]()
+    step: Step = ""
+    if phase.sealing is not None:
+        step, everybody = phase.sealing.step, frozenset(phase.selected)
+        safe |= everybody - phase.sealing.among(everybody)
+        answered = everybody - phase.unanswered
     current = CurrentRound(
         run=policy.run,
         round=phase.round_number,
         incarnation=state.incarnation,
-        safe=tuple(sorted(phase.safe | phase.rejected)),
+        safe=tuple(sorted(safe)),
         measured=tuple(sorted(phase.measured)),
         accepted=dict(state.accepted),
+        step=step,
+        answered=tuple(sorted(answered)),
     )
     selected = Selected(
         run=policy.run, round=phase.round_number, clients=phase.selected, testers=phase.testers

@@ -131,5 +131,12 @@ def may_not_know(state: State, clients: Iterable[int], round_number: int) -> boo
     return any(b is None or (b.lost_at is None and b.seen_in != round_number) for b in boards)
 
 
+def unpublished(state: State) -> State:
+    """Boards do not know the open round as it is: it is published again soon."""
+    if isinstance(state.phase, Working):
+        return replace(state, phase=replace(state.phase, unpublished=True))
+    return state
+
+
 def _with_board(state: State, name: str, board: Board) -> State:
     return replace(state, boards={**state.boards, name: board})

@@ -167,10 +167,10 @@ function timeLeft(run, at) {
   if (!at.going_on || !at.started) return "\u00a0";
   const passed = span(now() - at.started);
   if (at.standing === "paused") return `${passed} · paused`;
-  if (!at.mean_seconds) return passed;
-  const open = at.opened && at.round <= run.rounds ? now() - at.opened : 0, rest = at.mean_seconds * Math.max(0, run.rounds - at.done - (open ? 1 : 0));
-  if (open > 2 * at.mean_seconds + 3) return `${passed} · this round waits for ${span(open)}, usually ${seconds(at.mean_seconds, true)} · then about ${span(rest)}`;
-  return `${passed} · about ${span(rest + Math.max(0, at.mean_seconds - open))} left`;
+  if (!at.usual_seconds) return passed;
+  const open = at.opened && at.round <= run.rounds ? now() - at.opened : 0, rest = at.usual_seconds * Math.max(0, run.rounds - at.done - (open ? 1 : 0));
+  if (open > 2 * at.usual_seconds + 3) return `${passed} · this round waits for ${span(open)}, usually ${seconds(at.usual_seconds, true)} · then about ${span(rest)}`;
+  return `${passed} · about ${span(rest + Math.max(0, at.usual_seconds - open))} left`;
 }
 
 function drawLines() {
@@ -189,7 +189,7 @@ function drawLines() {
   put($("t-personal"), show(last.main_l2 ?? last.main_l1, true));
   put($("t-personal-more"), last.main_l1 === undefined ? "after own training" : `${show(last.main_l1, true)} before training`);
   put($("t-loss"), number(done.train_loss));
-  put($("t-loss-more"), done.updates === undefined ? "mean of the round" : `mean of ${done.updates} updates`);
+  put($("t-loss-more"), done.updates === undefined ? "mean of the round" : `mean of ${done.updates} updates${done.epsilon === undefined ? "" : ` · ε ${number(done.epsilon)}`}`);
   put($("t-seconds"), seconds(done.seconds, true));
   put($("t-seconds-more"), done.energy_joules === undefined ? "last round" : `${number(done.energy_joules)} J of training`);
   put($("t-bytes"), done.bytes_up === undefined ? "–" : bytes(done.bytes_up + done.bytes_down, true));
