@@ -43,8 +43,8 @@ def check_task(experiment: Experiment, algorithm: Algorithm) -> None:
     ):
         raise ConfigError(
             "task.metrics asks for sums that reveal how many test samples of each class a "
-            "client has; with data.partition = 'local' set data.report_classes = true, too, or leave "
-            "out macro_f1, class_accuracy and confusion"
+            "client has; with data.partition = 'local' set data.report_classes = true, too, or "
+            "leave out macro_f1, class_accuracy and confusion"
         )
     if ":" in experiment.task.loss:
         find_function("task.loss", experiment.task.loss)
