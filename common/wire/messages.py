@@ -175,13 +175,21 @@ class CurrentRound(Wire, frozen=True, kw_only=True):
     accepted: Annotated[dict[Natural, Natural], Meta(max_length=100_000)]
 
 
-class Selected(Wire, frozen=True, kw_only=True):
-    """Topic 7: who trains in this round, and who tests in it."""
+class Selected(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """Topic 7: who trains in this round, and who tests in it.
+
+    `started` has the clients that train the model of an older round, and which one.
+    """
 
     run: Name
     round: Natural
     clients: Ids
     testers: Ids
+    started: Annotated[dict[Natural, Natural], Meta(max_length=100_000)] = {}
+
+    def round_of(self, client: int) -> int:
+        """The round whose model a client trains."""
+        return self.started.get(client, self.round)
 
 
 class Sums(Wire, frozen=True, kw_only=True):

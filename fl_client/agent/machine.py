@@ -211,8 +211,9 @@ def _note_work(
 def _note_trained(state: State, work: Work, event: Trained) -> tuple[State, tuple[Action, ...]]:
     client_id, round_number = event.job.client, event.job.round
     kept = work.snapshots.get(client_id, frozenset()) | {round_number}
-    current = state.current.get(work.run)
-    if current is not None and current.round == round_number:  # else there may be newer ones
+    current, selected = state.current.get(work.run), state.selected.get(work.run)
+    wanted = selected is not None and selected.round_of(client_id) == round_number
+    if current is not None and wanted:  # else there may be newer ones
         kept = snapshots_to_keep(kept, round_number, current.accepted.get(client_id))
     work = replace(
         work,
@@ -259,7 +260,7 @@ def _advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Act
         return state, switched
     work, cancelled = duties.drop_old_rounds(work, selected)
     wanted = list(duties.wanted_jobs(policy, work, current, selected))
-    ready = [job for job in wanted if duties.has_downloads(state, work, current.round, *job)]
+    ready = [job for job in wanted if duties.has_downloads(state, work, *job)]
     waiting = set(wanted).difference(ready)
     work, asked = duties.ask_for_weights(policy, work, current, waiting, now)
     work, started = duties.start_jobs(policy, work, current, ready, now)

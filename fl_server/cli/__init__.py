@@ -222,9 +222,9 @@ def simulate(
     options = dataclasses.replace(options, data=data)
     if dask is not None and experiment.data.partition == "local":
         raise UsageError("data.partition is 'local', and data stays where it is: not by --dask")
+    options = _with_fleet(options, experiment, fleet)
     if dask is None:
         launch.require_data(options, experiment)
-    options = _with_fleet(options, experiment, fleet)
     with clients_for(processes, dask) as clients:
         store = find_or_create(options.runs, experiment, name)
         if fleet is not None:

@@ -25,8 +25,13 @@ class Uploads:
         self._stored: set[tuple[int, int]] = set()  # the machine may not know of it yet
 
     def forget(self) -> None:
-        """The round is closed."""
-        self._assemblies.clear()
+        """The round is closed; who trains on in the next one may go on sending."""
+        busy = self._conductor.state.busy
+        self._assemblies = {
+            client: assembly
+            for client, assembly in self._assemblies.items()
+            if busy.get(client) == assembly.header.round
+        }
         self._stored.clear()
 
     def take(self, topic: str, chunk: Chunk, now: float) -> Event | None:
@@ -50,7 +55,7 @@ class Uploads:
         if assembly is None or not assembly.fits(header):
             held = sum(a.header.size for a in self._assemblies.values() if a.in_memory)
             small = header.size <= SMALL and held + header.size <= HELD_BYTES
-            path = self._aggregator.store.part_path(header.round, client)
+            path = self._aggregator.store.part_path(client)
             assembly = Assembly(path, header, in_memory=small)
             self._assemblies[client] = assembly
         if not assembly.add(chunk):
@@ -60,6 +65,8 @@ class Uploads:
 
     def _refuse(self, topic: str, chunk: Chunk, client: int) -> None:
         header, conductor = chunk.header, self._conductor
+        if conductor.state.busy.get(client) == header.round:
+            return  # between two rounds: it is sent again
         if not rounds.missed(
             conductor.policy,
             conductor.state,

@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from common.ids import brief_ids
-from common.wire.messages import CurrentRound, Selected, TrainEnd
-from fl_server.rounds.boards import may_not_know
+from common.wire.messages import CurrentRound
+from fl_server.rounds.buffered import advance_buffer, open_buffer
+from fl_server.rounds.publishing import (
+    REPEAT_AT_MOST,
+    current_round,
+    note_waiting,
+    publish_everything,
+    repeat,
+)
 from fl_server.rounds.selection import choose, draw, enough, goal, is_overdue, not_given_up
 from fl_server.rounds.state import (
     Action,
-    Announce,
     Close,
     Closing,
     Finished,
@@ -19,16 +25,11 @@ from fl_server.rounds.state import (
     Policy,
     Publish,
     Report,
-    SendWeights,
     State,
     Working,
 )
 from fl_server.watch import facts
-from fl_server.watch.facts.making import clients_dropped, clients_spared
-
-REPEAT_AT_MOST = 30.0
-CONFIRM_SECONDS = 0.25
-WAITING_SECONDS = 3.0
+from fl_server.watch.facts.making import clients_dropped, clients_spared, clients_uncounted
 
 
 def advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Action, ...]]:
@@ -38,6 +39,8 @@ def advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Acti
             return _hold(policy, state, phase, now)
         case Gathering(since):
             return _try_to_begin(policy, state, since, now)
+        case Working() as phase if policy.buffer and phase.round_number <= policy.rounds:
+            return advance_buffer(policy, state, phase, now)
         case Working() as phase:
             return _try_to_close(policy, state, phase, now)
         case Closing() | Finished():
@@ -80,6 +83,9 @@ def _open(
 ) -> tuple[State, tuple[Action, ...]]:
     here = not_given_up(policy, state, now)
     candidates = here if len(here) >= enough(policy) else state.registered()
+    due = (round_number - 1) % policy.evaluate_every == 0 or round_number > policy.rounds
+    if policy.buffer and round_number <= policy.rounds:
+        return open_buffer(policy, state, round_number, now, due=due)
     selected: tuple[int, ...] = ()
     if round_number <= policy.rounds:
         selected = choose(
@@ -91,9 +97,8 @@ def _open(
             chances=policy.chances,
             extra=policy.extra,
         )
-    due = (round_number - 1) % policy.evaluate_every == 0 or round_number > policy.rounds
     testers = tuple(sorted(candidates)) if due else ()
-    opened = replace(state, phase=Working(round_number, selected, testers, now))
+    opened = replace(state, phase=Working(round_number, selected, testers, now), busy={})
     published, actions = publish_everything(policy, opened, now)
     return published, (Open(round_number, selected, testers), *actions)
 
@@ -105,13 +110,13 @@ def _try_to_close(
     if wanted is not None and len(phase.safe) >= wanted and phase.untrained:
         return _spare(policy, state, phase, now)
     if not all(is_overdue(policy, state, phase, client, now) for client in phase.pending):
-        return _repeat(policy, *_note_waiting(state, phase, now), now)
+        return repeat(policy, *note_waiting(state, phase, now), now)
     lacking = min(enough(policy), len(phase.selected)) - len(phase.safe)
     if lacking <= 0 or not phase.untrained:
         return _close(policy, state, phase)
     others = not_given_up(policy, state, now).difference(phase.selected)
     if not others:
-        return _repeat(policy, *_note_waiting(state, phase, now), now)
+        return repeat(policy, *note_waiting(state, phase, now), now)
     called = draw(
         others,
         lacking,
@@ -140,7 +145,7 @@ def _spare(
     note = Report(clients_spared(phase.round_number, tuple(sorted(spared))))
     moved, actions = _try_to_close(policy, state, phase, now)
     if isinstance(moved.phase, Working):  # tests are still to come
-        actions += _current_round(policy, state, phase)
+        actions += current_round(policy, state, phase)
     return moved, (note, *actions)
 
 
@@ -152,77 +157,8 @@ def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[A
     if late:
         notes = (Report(clients_dropped(phase.round_number, late)),)
     if phase.untested:
-        clients = brief_ids([*phase.untested])
-        text = f"round {phase.round_number} has no counts of clients {clients}"
-        notes += (Report(facts.Uncounted(text)),)
+        notes += (Report(clients_uncounted(phase.round_number, tuple(phase.untested))),)
     close = Close(
         phase.round_number, used, dropped, training=phase.round_number <= policy.rounds
     )
     return replace(state, phase=Closing(phase.round_number, used)), (*notes, close)
-
-
-def _note_waiting(
-    state: State, phase: Working, now: float
-) -> tuple[State, Working, tuple[Action, ...]]:
-    """Report once that a round waits only for boards that are lost."""
-    if now - phase.opened < WAITING_SECONDS or phase.waited == phase.pending:
-        return state, phase, ()
-    if not phase.pending.isdisjoint(state.registered(connected=True)):
-        return state, phase, ()
-    phase = replace(phase, waited=phase.pending)
-    clients = brief_ids([*phase.pending])
-    text = f"round {phase.round_number} waits for clients {clients}, whose boards are lost"
-    note = Report(facts.Waiting(text))
-    return replace(state, phase=phase), phase, (note,)
-
-
-def _repeat(
-    policy: Policy, state: State, phase: Working, notes: tuple[Action, ...], now: float
-) -> tuple[State, tuple[Action, ...]]:
-    since = now - phase.repeated
-    if since >= REPEAT_AT_MOST or (
-        since >= phase.gap and may_not_know(state, phase.pending, phase.round_number)
-    ):
-        gap = min(2 * phase.gap, REPEAT_AT_MOST)
-        again = replace(phase, published=now, repeated=now, gap=gap, unpublished=False)
-        everything: tuple[Action, ...] = (Announce(), *_current_round(policy, state, phase))
-        return replace(state, phase=again), notes + everything
-    if phase.unpublished and now - phase.published >= CONFIRM_SECONDS:
-        confirmed = replace(phase, unpublished=False, published=now)
-        return replace(state, phase=confirmed), notes + _current_round(policy, state, phase)
-    return state, notes
-
-
-def publish_everything(
-    policy: Policy, state: State, now: float
-) -> tuple[State, tuple[Action, ...]]:
-    """All that boards need to take part, as after a reconnect."""
-    match state.phase:
-        case Working() as phase:
-            published = replace(
-                phase, published=now, repeated=now, weights_published=now, unpublished=False
-            )
-            return replace(state, phase=published), (
-                Announce(),
-                SendWeights(phase.round_number),
-                *_current_round(policy, state, phase),
-            )
-        case Finished(reason):
-            return state, (Publish(TrainEnd(run=policy.run, reason=reason)),)
-        case Gathering() | Closing():
-            return state, (Announce(),)
-
-
-def _current_round(policy: Policy, state: State, phase: Working) -> tuple[Action, ...]:
-    current = CurrentRound(
-        run=policy.run,
-        round=phase.round_number,
-        incarnation=state.incarnation,
-        safe=tuple(sorted(phase.safe | phase.rejected)),
-        measured=tuple(sorted(phase.measured)),
-        accepted=dict(state.accepted),
-    )
-    selected = Selected(
-        run=policy.run, round=phase.round_number, clients=phase.selected, testers=phase.testers
-    )
-    return Publish(current), Publish(selected)

@@ -32,13 +32,15 @@ from common.wire.messages import (
     Info,
     TrainEnd,
 )
-from fl_server.rounds.advance import advance, publish_everything
+from fl_server.rounds.advance import advance
 from fl_server.rounds.boards import (
     all_present,
     note_presence,
     note_sign_of_life,
     note_silence,
 )
+from fl_server.rounds.buffered import start_again
+from fl_server.rounds.publishing import publish_everything
 from fl_server.rounds.standing import report_standing
 from fl_server.rounds.state import (
     REPEAT_SECONDS,
@@ -91,6 +93,7 @@ def resume(
     phase: Phase = Gathering(now)
     if opened is not None:
         phase = Working(opened.round_number, opened.selected, opened.testers, now, safe)
+        phase = replace(phase, started=opened.started)
     return State(phase, incarnation, done, {}, dict(accepted), now, reported)
 
 
@@ -145,16 +148,13 @@ def _note_info(
     if (
         info.run != policy.run
         or not isinstance(phase, Working)
-        or info.round != phase.round_number
+        or info.round not in (phase.round_number, phase.start_of(info.client))
     ):
         return _unpublished(state), ()
     known = state.owner(info.client) == info.board
     alive = note_sign_of_life(state, info.client, now) if known else state
     if info.state == "missing":
-        if now - phase.weights_published < REPEAT_SECONDS:
-            return alive, ()
-        asked = replace(phase, weights_published=now)
-        return replace(alive, phase=asked), (SendWeights(phase.round_number),)
+        return _note_missing(policy, alive, phase, info, now)
     if info.state == "reset" and known:
         return alive, (Report(client_reset(info)),)
     if info.state == "failed" and known:
@@ -165,6 +165,18 @@ def _note_info(
         failed = {c: at for c, at in phase.failed.items() if c != info.client}
         return replace(alive, phase=replace(phase, failed=failed)), ()
     return alive, ()
+
+
+def _note_missing(
+    policy: Policy, state: State, phase: Working, info: Info, now: float
+) -> tuple[State, tuple[Action, ...]]:
+    """A board has not the model that a client needs; nobody has an older one any more."""
+    if info.round < phase.round_number:
+        return start_again(policy, state, phase, info.client, now)
+    if now - phase.weights_published < REPEAT_SECONDS:
+        return state, ()
+    asked = replace(phase, weights_published=now)
+    return replace(state, phase=asked), (SendWeights(phase.round_number),)
 
 
 def _note_data(policy: Policy, state: State, info: Info) -> tuple[State, tuple[Action, ...]]:
@@ -195,9 +207,9 @@ def _note_metrics(
 
 def _note_update(state: State, event: Stored | Rejected) -> tuple[State, tuple[Action, ...]]:
     phase = state.phase
-    if not isinstance(phase, Working) or event.round_number != phase.round_number:
+    if not isinstance(phase, Working) or event.client not in phase.untrained:
         return _unpublished(state), ()
-    if event.client not in phase.untrained:
+    if event.round_number != phase.start_of(event.client):
         return _unpublished(state), ()
     if isinstance(event, Stored):
         return replace(
@@ -232,7 +244,7 @@ def _note_aggregated(
         reason = "finished"
         end = Publish(TrainEnd(run=policy.run, reason=reason))
         return replace(state, phase=Finished(reason)), (Finish(reason), end)
-    accepted = {**state.accepted, **dict.fromkeys(phase.used, round_number)}
+    accepted = {**state.accepted, **dict.fromkeys(phase.used, round_number), **phase.started}
     between = replace(state, phase=Gathering(state.started), accepted=accepted)
     return report_standing(state, replace(between, done=round_number))
 
@@ -278,4 +290,4 @@ def wants(policy: Policy, state: State, *, run: str, round_number: int, client: 
     phase = state.phase
     if run != policy.run or not isinstance(phase, Working):
         return False
-    return round_number == phase.round_number and client in phase.untrained
+    return round_number == phase.start_of(client) and client in phase.untrained

@@ -24,6 +24,7 @@ class Board:
     lost_at: float | None = None
     seen_in: int = 0
     last_message: float = 0.0
+    workers: int = 0  # how many clients it trains side by side; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,11 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """A round is open."""
+    """A round is open.
+
+    `started` has, in buffered rounds, for every selected client the round whose model it
+    trains; elsewhere that is always this round's.
+    """
 
     round_number: int
     selected: tuple[int, ...]
@@ -54,6 +59,16 @@ class Working:
     unpublished: bool = False
     waited: frozenset[int] = frozenset()
     weights_published: float = -math.inf
+    started: Mapping[int, int] = field(default_factory=dict)
+
+    def start_of(self, client: int) -> int:
+        """The round whose model a client trains."""
+        return self.started.get(client, self.round_number)
+
+    @property
+    def older(self) -> dict[int, int]:
+        """Clients that train an older model than this round's, and of which round."""
+        return {c: at for c, at in self.started.items() if at != self.round_number}
 
     @property
     def untrained(self) -> frozenset[int]:
@@ -77,6 +92,7 @@ class Closing:
 
     round_number: int
     used: tuple[int, ...]
+    started: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class State:
     """Everything the coordinator decides on; `started` is when this one began.
 
     `reported` are the clients whose boards have reported how much data of their own they have.
+    `busy` are, between two buffered rounds, those who train, and from which round's model.
     """
 
     phase: Phase
@@ -43,6 +44,7 @@ class State:
     started: float = -math.inf
     reported: frozenset[int] = frozenset()
     wish: Wish = "run"
+    busy: Mapping[int, int] = field(default_factory=dict)
 
     def registered(self, *, connected: bool = False) -> frozenset[int]:
         """Clients that some board simulates (`connected`: a board that is there now)."""
@@ -61,6 +63,14 @@ class State:
         for _, board in self._present_first():
             for client in board.clients:
                 found.setdefault(client, board)
+        return found
+
+    def owner_names(self) -> dict[int, str]:
+        """The name of the board of every registered client."""
+        found: dict[int, str] = {}
+        for name, board in self._present_first():
+            for client in board.clients:
+                found.setdefault(client, name)
         return found
 
     def _present_first(self) -> list[tuple[str, Board]]:
@@ -164,6 +174,7 @@ class Open:
     round_number: int
     selected: tuple[int, ...]
     testers: tuple[int, ...]
+    started: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +185,7 @@ class Close:
     used: tuple[int, ...]
     dropped: tuple[int, ...]
     training: bool
+    started: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

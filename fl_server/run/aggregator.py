@@ -26,11 +26,9 @@ from common.wire.assembly import Assembly
 from common.wire.chunks import blob_digest
 from common.wire.messages import Info, Job
 from common.wire.tensors import (
-    ModelMeta,
     UpdateMeta,
     decode_meta,
     decode_tensors,
-    encode_tensors,
 )
 from fl_server.rounds.state import Close, Open
 from fl_server.run.checks import Checks
@@ -38,10 +36,11 @@ from fl_server.run.computed import Computed
 from fl_server.run.gathered import Gathered
 from fl_server.run.metrics.records import Records, TestedRound
 from fl_server.run.metrics.tally import Tally, mean_loss, mean_values
+from fl_server.run.model.downloads import Downloads
 from fl_server.run.model.file import NAME, write_model
 from fl_server.run.model.first import starting_model
 from fl_server.run.server_half import ServerHalf
-from fl_server.run.store import CheckpointMeta, RunStore
+from fl_server.run.store import KEEP_CHECKPOINTS, CheckpointMeta, RunStore
 from fl_server.watch import facts
 from fl_server.watch.facts.lines import TrainingLine, fields_of, with_tests
 from fl_server.watch.facts.making import evaluated, round_closed
@@ -82,13 +81,13 @@ class Aggregator:
         self.code = digests_of(own_code(experiment))
         self.changed_code = store.note_code(self.code)
         self.task = task_of(experiment)
-        self._download: tuple[int, bytes] | None = None
-        self._base: tuple[int, Arrays] | None = None
         self.records = Records(store.folder)
         self.local = LocalData(store.folder, experiment.data)
         self._computed = Computed(store.computed)
         self._state, self._meta = self._load()
-        expected = self._half.expects(server_of(experiment), self._broadcast)
+        self._downloads = Downloads(store, experiment, self._half, self.local)
+        self._downloads.renew(self._state, self._meta.round + 1)
+        expected = self._half.expects(server_of(experiment), self._downloads.broadcast)
         self.checks = Checks(
             expected,
             info_of(experiment.data).size,
@@ -131,41 +130,11 @@ class Aggregator:
 
     def download(self, round_number: int) -> bytes:
         """The blob that boards get in a round."""
-        assert round_number == self._meta.round + 1, "a round downloads what the last one made"
-        if self._download is None or self._download[0] != round_number:
-            meta = ModelMeta(
-                run=self.store.run, round=round_number, statistics=self.local.statistics
-            )
-            encoding = self.experiment.communication.encoding
-            self._download = (round_number, encode_tensors(self._broadcast, meta, encoding))
-        return self._download[1]
+        return self._downloads.blob(round_number)
 
     def private_download(self, round_number: int, client: int) -> bytes | None:
         """What one selected client gets in a round besides, if the algorithm has that."""
-        if not self._half.has_private:
-            return None
-        server = server_of(
-            self.experiment, round_number=round_number, download=self._sent(round_number)
-        )
-        arrays = self._half.private(server, self._state, client)
-        meta = ModelMeta(run=self.store.run, round=round_number)
-        return encode_tensors(arrays, meta, self.experiment.communication.encoding)
-
-    @property
-    def _broadcast(self) -> Arrays:
-        return self._half.broadcast(self._state)
-
-    def _sent(self, round_number: int) -> Arrays:
-        """The download of a round as its clients see it, which may have lost something."""
-        encoding = self.experiment.communication.encoding
-        if encoding == "float32":
-            return self._broadcast
-        if self._base is None or self._base[0] != round_number:
-            self._base = (
-                round_number,
-                decode_tensors(self.download(round_number), ModelMeta, encoding)[0],
-            )
-        return self._base[1]
+        return self._downloads.private(round_number, client)
 
     def _decode_update(self, blob: bytes) -> tuple[dict[str, Array], UpdateMeta]:
         return decode_tensors(blob, UpdateMeta, self.experiment.communication.encoding)
@@ -185,21 +154,24 @@ class Aggregator:
         self._check_job(round_number, client, blob)
         arrays, meta = self._decode_update(blob)
         self.checks.check_update(arrays, meta)
-        self._gathered.add(client, arrays, meta, len(blob))
+        self._gathered.add(client, self._downloads.fresh(arrays, meta), meta, len(blob))
+        open_round = self._meta.round + 1
         if assembly is not None:
-            path = self.store.update_path(round_number, client, assembly.header.digest)
+            path = self.store.update_path(open_round, client, assembly.header.digest)
             assembly.keep(path, blob)
         else:
-            path = self.store.update_path(round_number, client, blob_digest(blob))
+            path = self.store.update_path(open_round, client, blob_digest(blob))
             write_atomic(path, blob, durable=False)
 
     def _load_update(self, client: int) -> tuple[dict[str, Array], UpdateMeta]:
         """A safe update of the open round."""
-        return self._decode_update(self.store.load_update(self._meta.round + 1, client))
+        arrays, meta = self._decode_update(self.store.load_update(self._meta.round + 1, client))
+        return self._downloads.fresh(arrays, meta), meta
 
     def note_energy(self, info: Info) -> None:
         """Take the energy of a client's training in the open round."""
-        if info.joules is not None and info.round == self._meta.round + 1:
+        buffered = self.experiment.aggregation.buffer
+        if info.joules is not None and (buffered or info.round == self._meta.round + 1):
             self.tally.spend(info.client, info.joules)
 
     def note_arithmetic(self, info: Info) -> str:
@@ -240,19 +212,20 @@ class Aggregator:
     def _aggregate(self, close: Close, seconds: float, tested: TestedRound) -> None:
         number = close.round_number
         updates = self._gathered.updates(close.used, self.checks.expected)
-        sent = self._sent(number)
-        self._download = self._base = None  # memory for the sums
+        sent = self._downloads.sent(number)
+        self._downloads.forget()  # memory for the sums
         began = time.monotonic()
         if close.used:
             server = server_of(self.experiment, round_number=number, download=sent)
             self._state = self._half.server_update(server, self._state, updates)
-        metas = updates.metas
+        metas, buffered = updates.metas, bool(self.experiment.aggregation.buffer)
         record = TrainingLine(
             round=number,
             train_loss=mean_loss(metas),
             updates=len(close.used),
             clients=close.used,
             dropped=close.dropped,
+            staleness=tuple(number - meta.round for meta in metas) if buffered else UNSET,
             samples=sum(meta.samples for meta in metas),
             values=mean_values(metas) or UNSET,
             seconds=round(seconds, 3),
@@ -267,12 +240,18 @@ class Aggregator:
         self._meta = CheckpointMeta(
             run=self.store.run,
             round=number,
-            accepted={**self._meta.accepted, **dict.fromkeys(close.used, number)},
+            accepted={
+                **self._meta.accepted,
+                **dict.fromkeys(close.used, number),
+                **close.started,
+            },
             record=record,
             previous=tested,
         )
+        self._downloads.renew(self._state, number + 1)
         self.records.flush()  # lines that no checkpoint will have any more
-        self.store.save_checkpoint(self._state, self._meta)
+        older = self.experiment.aggregation.max_staleness if buffered else 0
+        self.store.save_checkpoint(self._state, self._meta, KEEP_CHECKPOINTS + older)
 
     def finish(self) -> str:
         """Write the final model; returns its digest."""

@@ -77,6 +77,8 @@ class Setup:
     start_with: int | None = None
     local: bool = False
     extra: int = 0
+    buffer: int = 0
+    max_staleness: int = 2
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -96,6 +98,8 @@ class Setup:
             evaluate_every=self.evaluate_every,
             local=self.local,
             extra=self.extra,
+            buffer=self.buffer,
+            max_staleness=self.max_staleness,
         )
 
 
