@@ -41,10 +41,10 @@ clean:  ## remove the environment and all caches; runs/ stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Flower wants other versions than ours, so it gets a folder of its own; without it the benchmark `flower` is left out.
+# Flower wants other versions than ours, so it gets a folder of its own; without it what is compared with it is left out.
 setup-flower: setup-test
-	@test -d .venv/flower/flwr || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--target .venv/flower -r bench/flower.txt || echo "bench: flwr could not be installed; the benchmark flower is left out" >&2
+	@test -d .venv/flower/ray || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--target .venv/flower -r bench/flower.txt || echo "bench: flwr could not be installed; what is compared with Flower is left out" >&2
 
 setup-demo:
 	@scripts/setup.sh demo

@@ -22,6 +22,7 @@ BENCHMARKS = (
     "rounds",
     "protocol",
     "flower",
+    "flower_simulation",
     "memory",
     "bytes",
     "scale",

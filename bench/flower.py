@@ -47,9 +47,14 @@ out = "{out}"
 """
 
 
+def flower_packages() -> Path:
+    """Where Flower is, if it is installed."""
+    return Path(os.environ.get("FEDBED_FLOWER", ROOT / ".venv" / "flower"))
+
+
 def measure(folder: Path, effort: Effort) -> list[Figure]:
     """How many times faster we are, or why it was not measured."""
-    packages = Path(os.environ.get("FEDBED_FLOWER", ROOT / ".venv" / "flower"))
+    packages = flower_packages()
     if not (packages / "flwr").is_dir():
         return [_unmeasured(f"flwr is not installed in {packages}")]
     try:

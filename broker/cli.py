@@ -24,6 +24,7 @@ from broker.public_address import (
     write_public_address,
 )
 from broker.supervisor import supervise
+from common.access.address import probe
 from common.access.credentials import (
     DEFAULT_FEDERATION,
     Role,
@@ -284,9 +285,9 @@ def check_command(host: str, credentials: Path | None, federation: str | None) -
       fl-broker check 127.0.0.1
       fl-broker check mqtt.example.org:8883 --credentials server.toml
     """
-    reached = reach(host, credentials, federation, "coordinator")
+    reached, missing = reach(host, credentials, federation, "coordinator"), []
+    probe(reached.address)
     marks = {"ok": "ok", "missing": "MISSING", "not checked": "-"}
-    missing = []
     for finding in check(reached.address, reached.federation):
         click.echo(f"{marks[finding.level]:<7}  {finding.ability:<9}  {finding.found}")
         if finding.level != "ok":

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from common.errors import UsageError
 
 MOST_RANGES = 20  # of ids, in a text for people
+NAMES = "expected letters A-Z and a-z, digits, '.', '_' or '-' (at most 64)"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def check_name(name: str, what: str) -> str:
     """A board, federation or run name that is safe in a topic and in a path."""
     if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"{what} is {name!r}; expected letters, digits, '.', '_' or '-' (at most 64)"
-        )
+        raise UsageError(f"{what} is {name!r}; {NAMES}")
     return name
 
 

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from common.disk.identity import Identity
 from common.disk.recording import Recorder
 from common.errors import BrokerError, ProtocolError, VersionError
 from common.ids import show_ids
@@ -57,7 +58,6 @@ from fl_client.agent.state import (
 )
 from fl_client.downloads import Downloads
 from fl_client.hardware.gauges import Gauges
-from fl_client.identity import Identity
 from fl_client.jobs import Jobs
 from fl_client.outgoing import Outgoing, UpdateKey
 from fl_client.settings import Settings

@@ -44,7 +44,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"run"},
         {"queue"},
         {"watch", "central", "data"},
-        {"coordinator", "reports", "check"},
+        {"coordinator", "reports", "check", "site"},
+        {"web"},
         {"lab"},
         {"launch"},
         {"sweeps"},
@@ -53,7 +54,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"__main__"},
     ),
     "fl_client": (
-        {"__init__", "downloads", "identity", "old_runs", "outgoing", "settings"},
+        {"__init__", "downloads", "old_runs", "outgoing", "settings"},
         {"agent"},
         {"hardware"},
         {"jobs"},
@@ -89,6 +90,7 @@ MAKE_LINKS = {
     "fl_client/cli/__init__.py",
     "fl_client/cli/doctor.py",
     "fl_server/cli/__init__.py",
+    "fl_server/cli/relay.py",
     "common/wire/paho_link.py",
 }
 UNTYPED = {  # parsers, and what they hand on: everything else has a class

@@ -160,7 +160,12 @@ def test_every_metric_is_in_the_docs_of_its_kind() -> None:
         assert {name.strip() for name in cell.split(",")} == {one.name for one in metrics}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=str)
+@pytest.mark.parametrize(
+    "path",
+    sorted((ROOT / "examples").glob("*.toml"))
+    + sorted((ROOT / "examples" / "policies").glob("*.toml")),
+    ids=str,
+)
 def test_every_example_loads(path: Path) -> None:
     assert plan([path])
 

@@ -24,7 +24,8 @@ from pathlib import Path
 
 from common.access.address import Address
 from fl_server.run.journal import read_records
-from fl_server.watch.web.server import PageAddress, serving
+from fl_server.web.address import PageAddress
+from fl_server.web.site import serving
 from tests.e2e.rig import eventually
 
 VIEWERS = 3

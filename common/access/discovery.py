@@ -28,7 +28,7 @@ AUTO = "auto"
 SERVICE = "_secure-mqtt._tcp"  # registered at IANA for MQTT over TLS
 INSTALL = "install it (Debian: apt-get install avahi-daemon avahi-utils)"
 BROWSE_SECONDS, ANSWER_SECONDS = 20.0, 5.0
-MOST_ANNOUNCED, MOST_TOLD = 16, 3  # anybody may announce any number
+MOST_ANNOUNCED, MOST_NAMED = 16, 3  # anybody may announce any number
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 _START = "start it with 'fl-broker up --listen 0.0.0.0 --announce'"
 _NAMED = "or name the broker's address: --broker HOST:PORT"
@@ -60,10 +60,10 @@ def find_broker(ca: str) -> Address:
         reasons.append(why_not)
     if not reasons:
         raise BrokerError(f"no broker is announced in this network; {_START}, {_NAMED}")
-    told = ", ".join(reasons[:MOST_TOLD])
-    more = f" and {len(reasons) - MOST_TOLD} more" if len(reasons) > MOST_TOLD else ""
+    named = ", ".join(reasons[:MOST_NAMED])
+    more = f" and {len(reasons) - MOST_NAMED} more" if len(reasons) > MOST_NAMED else ""
     raise BrokerError(
-        f"no announced broker is that of the credentials ({told}{more}); {_START}, {_NAMED}"
+        f"no announced broker is that of the credentials ({named}{more}); {_START}, {_NAMED}"
     )
 
 
@@ -131,7 +131,7 @@ def announcing(port: int) -> Iterator[None]:
         preexec_fn=dies_with_parent(),
     )
     over = threading.Event()
-    reader = threading.Thread(target=_tell, args=(process, over), name="announcement")
+    reader = threading.Thread(target=_log_output, args=(process, over), name="announcement")
     reader.start()
     try:
         yield
@@ -142,8 +142,8 @@ def announcing(port: int) -> Iterator[None]:
         reader.join()
 
 
-def _tell(process: subprocess.Popen[str], over: threading.Event) -> None:
-    """Log what avahi-publish says: that it waits for its daemon, or under which name it is."""
+def _log_output(process: subprocess.Popen[str], over: threading.Event) -> None:
+    """Log what avahi-publish prints: that it waits for its daemon, or its name."""
     assert process.stdout is not None
     with process.stdout as lines:
         for line in lines:

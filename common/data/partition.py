@@ -70,9 +70,14 @@ def partition(
 
 def no_natural_clients(dataset: str) -> ConfigError:
     """The error for the natural clients of a dataset that has none."""
+    cure = (
+        "data.group = the column that says whose a sample is"
+        if ":" in dataset
+        else "the dataset 'shakespeare'"
+    )
     return ConfigError(
         f"data.partition is 'natural', but {dataset!r} has no clients of its own; "
-        "expected another partition, or the dataset 'shakespeare'"
+        f"expected another partition, or {cure}"
     )
 
 

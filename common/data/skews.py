@@ -109,8 +109,8 @@ def few_classes(data: DataSection, sizes: Counts, rng: np.random.Generator) -> C
             f"expected at most {len(sizes)}, as {data.dataset!r} has no more classes"
         )
     holds = np.zeros((len(sizes), data.clients), np.int64)
-    for client, hand in enumerate(_dealt(data.clients, each, len(sizes), rng)):
-        holds[hand, client] = 1
+    for client, classes in enumerate(_dealt(data.clients, each, len(sizes), rng)):
+        holds[classes, client] = 1
     owners = holds.sum(1)
     shares = sizes // np.maximum(owners, 1)
     scarce = int(np.where(owners > 0, shares, np.inf).argmin())

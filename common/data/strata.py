@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.config import DataSection
-from common.data.datasets.base import Dataset
+from common.data.datasets.base import Dataset, DatasetInfo
 from common.errors import ConfigError
 
 CLASSLESS = {"iid", "natural", "local"}  # partitions that do not look at targets
@@ -19,6 +19,15 @@ def strata_of(data: DataSection, dataset: Dataset) -> npt.NDArray[np.int64]:
         return targets.astype(np.int64, copy=False)
     if dataset.kind == "regression" and targets.ndim == 1:
         return _binned(targets, data.bins)
+    return np.zeros(len(targets), np.int64)
+
+
+def strata_count(data: DataSection, dataset: Dataset | DatasetInfo) -> int:
+    """How many there are; a partition that needs some, where there are none, is refused."""
+    if dataset.kind in ("classification", "next-token"):
+        return dataset.classes
+    if dataset.kind == "regression" and dataset.classes == 1:
+        return data.bins
     looks = data.partition not in CLASSLESS or data.stratify or data.test == "official-like"
     if looks or data.share:
         what = "several numbers" if dataset.kind == "regression" else "several labels"
@@ -26,14 +35,7 @@ def strata_of(data: DataSection, dataset: Dataset) -> npt.NDArray[np.int64]:
             f"data.partition is {data.partition!r}, but targets of {data.dataset!r} "
             f"are {what}; expected 'iid', 'natural' or 'local', and no stratify or share"
         )
-    return np.zeros(len(targets), np.int64)
-
-
-def strata_count(data: DataSection, dataset: Dataset) -> int:
-    """How many there are."""
-    if dataset.kind in ("classification", "next-token"):
-        return dataset.classes
-    return data.bins if dataset.kind == "regression" and dataset.targets.ndim == 1 else 1
+    return 1
 
 
 def _binned(values: npt.NDArray[np.float32], bins: int) -> npt.NDArray[np.int64]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import json
 import math
 import re
 import sys
@@ -20,6 +19,8 @@ from common.config import AlgorithmSection, DataSection, Experiment, Option, Sch
 from common.data.own.sources import is_own
 from common.errors import ConfigError
 from common.experiment.resolve import checked, own_code
+from common.experiment.toml_text import as_toml, shown
+from common.ids import NAMES
 from common.plugins import use_code
 
 if sys.version_info >= (3, 11):
@@ -27,7 +28,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-NAMES = "expected letters A-Z and a-z, digits, '.', '_' or '-' (at most 64)"
 WIDTH = 90  # of comments in the files that we write
 
 
@@ -166,7 +166,9 @@ def _parse_section(name: str, kind: type[Section], inner: dict[str, Any]) -> Sec
         options = {key: value for key, value in inner.items() if key != "name"}
         for key, value in options.items():
             if not isinstance(value, Option):
-                raise ConfigError(f"{name}.{key} is {value!r}; expected a number or a string")
+                raise ConfigError(
+                    f"{name}.{key} is {shown(value)}; expected a number or a string"
+                )
         inner = {**({"name": inner["name"]} if "name" in inner else {}), "options": options}
     else:
         _check_names(f"{name}.", inner, _hints(kind))
@@ -197,12 +199,12 @@ def _explain(section: str, error: str, inner: Mapping[str, Any], kind: type[Sect
     if not key:
         return f"{section}.{what}"
     value = inner.get(key, inner.get("options", {}).get(key))
-    what = what[0].lower() + what[1:].replace("`", "")
+    what = what[0].lower() + what[1:].replace("`array`", "a list").replace("`", "")
     if "matching regex" in what:
         what = NAMES
     if what.startswith("invalid enum value"):
         what = f"expected {choices(get_type_hints(kind, include_extras=True)[key])}"
-    return f"{section}.{key} is {value!r}; {what}"
+    return f"{section}.{key} is {shown(value)}; {what}"
 
 
 def _place(path: Path, text: str, overrides: Iterable[str], message: str) -> str:
@@ -283,17 +285,3 @@ def description(hint: Any) -> str:  # noqa: ANN401 - a type, annotated or not
 
 def _first_line(kind: type) -> str:
     return (kind.__doc__ or "").strip().splitlines()[0]
-
-
-def as_toml(value: object) -> str:
-    """A setting's value as it stands in a file."""
-    if isinstance(value, str):  # JSON's escapes are TOML's, except surrogate pairs and DEL
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict):
-        pairs = (f"{key} = {as_toml(item)}" for key, item in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(as_toml(item) for item in value)}]"
-    return repr(value)

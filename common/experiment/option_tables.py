@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from common.algorithms import find_builder, options_of
 from common.config import Experiment
-from common.experiment.file import as_toml, description, settings_of
+from common.experiment.file import description, settings_of
+from common.experiment.toml_text import as_toml
 
 _BLOCK = re.compile(r"(<!-- options: (\S+) -->\n).*?(<!-- /options -->)", re.S)
 _NAMES = {bool: "`true`, `false`", int: "integer", float: "number", str: "text"}

@@ -35,6 +35,11 @@ def _check_buffer(experiment: Experiment, algorithm: Algorithm, participants: in
             f"aggregation.buffer is {buffer}, so that no round waits for anybody; expected "
             "experiment.deadline = 0 (aggregation.max_staleness bounds how late an update is)"
         )
+    if experiment.privacy.secure:
+        raise ConfigError(
+            f"aggregation.buffer is {buffer}, by which single updates count by their age, and "
+            "privacy.secure hides them; expected privacy.secure = false"
+        )
     if experiment.selection.extra:
         raise ConfigError(
             f"aggregation.buffer is {buffer}, so that no update is one too many; expected "

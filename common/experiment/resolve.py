@@ -29,6 +29,7 @@ from common.data.datasets import DatasetInfo
 from common.data.own.sources import is_function
 from common.data.partition import no_natural_clients
 from common.data.skews import smallest_of
+from common.data.strata import strata_count
 from common.errors import ConfigError, UsageError
 from common.experiment.own_data import with_moments, with_schema
 from common.experiment.policies import check_policies
@@ -287,8 +288,9 @@ def _check_sections(experiment: Experiment) -> None:
             f"data.max_samples is {data.max_samples}; expected 0 or at least {smallest}, "
             "as every client needs as many"
         )
-    if data.partition == "classes" and data.classes_per_client > info.classes:
+    strata = strata_count(data, info)
+    if data.partition == "classes" and data.classes_per_client > strata:
         raise ConfigError(
             f"data.classes_per_client is {data.classes_per_client}, "
-            f"but {data.dataset} has only {info.classes} classes"
+            f"but {data.dataset} has only {strata} classes"
         )

@@ -10,7 +10,7 @@ from common.config.task import AUTO, OF_ONE_CLASS
 from common.data.dataset import info_of
 from common.errors import ConfigError
 from common.plugins import find_function
-from common.tasks.task import Task, make_task, name_of, resolved, tells_classes
+from common.tasks.task import Task, make_task, name_of, resolved, reveals_classes
 
 if TYPE_CHECKING:
     from common.learning.evaluation import Measure, OwnMetric
@@ -33,7 +33,11 @@ def check_task(experiment: Experiment, algorithm: Algorithm) -> None:
             f"algorithm.name is {experiment.algorithm.name!r}, which needs samples of one "
             f"class each, but task.kind is {task.kind!r}"
         )
-    if data.partition == "local" and tells_classes(experiment.task) and not data.report_classes:
+    if (
+        data.partition == "local"
+        and reveals_classes(experiment.task)
+        and not data.report_classes
+    ):
         raise ConfigError(
             "task.metrics asks for sums that tell how many test samples of each class a client "
             "has; with data.partition = 'local' set data.report_classes = true, too, or leave "

@@ -298,4 +298,5 @@ if command -v runuser >/dev/null; then as="runuser -u $user --"; else as=''; fi
 cd /
 $as "$venv/bin/fl-client" doctor $options ||
     fail "this board is not fit for experiments yet: see FAIL above, then run this again"
-[ -z "$bundle" ] || say "done: board $board. Its log: journalctl -u fl-client; away with it: sudo sh $folder/install.sh --uninstall"
+[ -z "$bundle" ] || say "done: board $board;$(! has_systemd || echo " its log: journalctl -u fl-client;")" \
+    "away with it: sudo sh $folder/install.sh --uninstall"

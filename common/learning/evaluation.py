@@ -81,6 +81,11 @@ class Measure:
             found |= summed(outputs.reshape(wide.shape), wide, ours)
         for name in self.own.keys() & names.keys():
             found[name] = _own_sums(name, self.own[name](outputs, targets))
+            if not math.isfinite(found[name][0]) and torch.isfinite(outputs).all():
+                raise FedbedError(
+                    f"task.metrics: {name!r} returned {found[name][0]} for outputs that are "
+                    "all finite"
+                )
         return found
 
     def _bounded(self, name: str) -> Callable[[float], float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -36,8 +37,8 @@ class Commands(click.Group):
         except FedbedError as error:
             click.echo(f"error: {escaped(str(error), keep=NEWLINE)}", err=True)
             ctx.exit(1)
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
+        except KeyboardInterrupt as error:
+            click.echo(str(error) or "interrupted", err=True)
             ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -57,6 +58,12 @@ def write_any_letter() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def this_command() -> str:
+    """The command line as it was typed, to be typed again."""
+    program = click.get_current_context().find_root().info_name
+    return f"{program} {shlex.join(sys.argv[1:])}"
 
 
 def version_option() -> Callable[[F], F]:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request to stop."""
+"""Ctrl-C and SIGTERM as a request to stop, and what is said then."""
 
 from __future__ import annotations
 
@@ -24,3 +24,17 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for caught, handler in previous.items():
             signal.signal(caught, handler)
+
+
+def how_to_go_on(command: str) -> str:
+    """What somebody is told who has stopped a command that can go on later."""
+    return f"stopped; nothing is lost. Go on with: {command}"
+
+
+@contextmanager
+def ends_with(command: str) -> Iterator[None]:
+    """Ctrl-C within ends with the command to go on; the outermost one counts."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(how_to_go_on(command)) from error

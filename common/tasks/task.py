@@ -50,7 +50,7 @@ MOST_LEVELS = 12
 STAGES: Mapping[Stage, str] = {"G": "global", "L1": "l1", "L2": "l2"}
 PERSONAL = ("mean", "union", "rho")  # of the main metric, over clients
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
-TELLING = ("macro_f1", "class_accuracy", "confusion")  # their sums tell counts of classes
+REVEALING = ("macro_f1", "class_accuracy", "confusion")  # their sums reveal counts of classes
 
 Levels: TypeAlias = tuple[float, ...]
 
@@ -158,9 +158,9 @@ def name_of(metric: str) -> str:
     return metric.rpartition(":")[2] if ":" in metric else metric
 
 
-def tells_classes(section: TaskSection) -> bool:
-    """Whether the sums of the tests tell how many test samples of each class a client has."""
-    return any(metric in TELLING for metric in section.metrics)
+def reveals_classes(section: TaskSection) -> bool:
+    """Whether the sums of the tests reveal how many test samples of each class a client has."""
+    return any(metric in REVEALING for metric in section.metrics)
 
 
 def shown_metric(name: str, lower: Sequence[str]) -> Metric:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
+Wake: TypeAlias = Callable[[], None]
 
 # Of one sender, so many small messages at once, and then so many a second. A board sends a few
 # per round on each of its topics; a part of a large model is never small.
 BURST, PER_SECOND = 1000, 200.0
 SMALL = 16 * 1024
 _MOST_SENDERS = 10_000
+
+
+def idle() -> None:
+    """Nobody waits elsewhere."""
 
 
 @dataclass(slots=True)
@@ -38,11 +44,12 @@ class Inbox(Generic[T]):
 
     A flood of small messages must not cost the others their turn: beyond its rate, only the
     newest message of a sender is held back until the sender may send again, and the one before
-    is given back to be dropped.
+    is given back to be dropped. `on_put` is called when something can be taken.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, on_put: Wake = idle) -> None:
         self._most = most
+        self._on_put = on_put
         self._waiting = 0
         self._closed = False
         self._room = threading.Condition()
@@ -65,6 +72,7 @@ class Inbox(Generic[T]):
                     self._held[sender] = item, weight
                     return old
         self._queue.put((item, weight))
+        self._on_put()
         return None
 
     def _may_send(self, name: str) -> bool:

@@ -107,7 +107,8 @@ class Connected(Wire, frozen=True, kw_only=True):
     """Topic 2: a board (or the coordinator) and what it claims; its last will: not connected.
 
     `session` is (starts of this daemon, connections of this start): later ones win. The
-    coordinator adds `history`, for those who begin to watch later.
+    coordinator adds `history`, for those who begin to watch later; a site's relay adds `away`:
+    those of its clients whose own boards are not there.
     """
 
     protocol: Natural
@@ -124,6 +125,7 @@ class Connected(Wire, frozen=True, kw_only=True):
     problem: Text = ""
     telemetry: Telemetry | None = None
     history: Annotated[tuple[RoundLine, ...], Meta(max_length=HISTORY)] = ()
+    away: Ids = ()
 
 
 class ClientData(Wire, frozen=True, kw_only=True, omit_defaults=True):
@@ -173,6 +175,20 @@ class CurrentRound(Wire, frozen=True, kw_only=True):
     safe: Ids
     measured: Ids
     accepted: Annotated[dict[Natural, Natural], Meta(max_length=100_000)]
+
+
+def newest(known: CurrentRound | None, message: CurrentRound) -> CurrentRound:
+    """What two messages of a run say together, in whatever order they came."""
+    if known is None:
+        return message
+    old, new = (known.incarnation, known.round), (message.incarnation, message.round)
+    if old != new:
+        return message if new > old else known
+    return msgspec.structs.replace(
+        message,
+        safe=tuple(sorted({*known.safe, *message.safe})),
+        measured=tuple(sorted({*known.measured, *message.measured})),
+    )
 
 
 class Selected(Wire, frozen=True, kw_only=True, omit_defaults=True):

@@ -25,7 +25,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from common.access.address import Address, session_name
 from common.access.tls import why
-from common.wire.inbox import Inbox
+from common.wire.inbox import Inbox, Wake, idle
 from common.wire.link import Arrived, Down, Happening, Posted, Refused, Session, Streamed, Up
 from common.wire.mqtt.client import disconnect, make_client, new_properties
 from common.wire.streams import Streams
@@ -65,13 +65,14 @@ def _topic(message: mqtt.MQTTMessage) -> str:
 
 
 class PahoLink:
-    """A Link over MQTT v5, with a persistent session and a last will for every connection."""
+    """A Link over MQTT v5, with a persistent session and a last will for every connection;
+    `wake` is called, in any thread, when something has happened."""
 
-    def __init__(self, address: Address, keepalive: int = 10) -> None:
+    def __init__(self, address: Address, keepalive: int = 10, wake: Wake = idle) -> None:
         self.address = address
         self._keepalive = keepalive
         self._session = Session("")
-        self._happenings: Inbox[Happening | _Acknowledged] = Inbox(WAITING_BYTES)
+        self._happenings: Inbox[Happening | _Acknowledged] = Inbox(WAITING_BYTES, wake)
         self._streams = Streams()
         self._open_publishes: set[int] = set()
         self._unheard: Counter[str] = Counter()

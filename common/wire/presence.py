@@ -115,6 +115,12 @@ class Presence:
         self._publish(packet(self._federation, self._claims.claim))
         return True
 
+    def publish_away(self, clients: tuple[int, ...]) -> None:
+        """Publish which clients of a site have no board now."""
+        if self._claims.claim.away != clients:
+            self._change(away=clients)
+            self._publish(packet(self._federation, self._claims.claim))
+
     def publish_leaving(self) -> None:
         """Publish that we leave: a clean disconnect sends no will."""
         claim = self._claims.claim

@@ -20,6 +20,7 @@ from common.wire.messages import Encoding, Name, Natural, Real, Text, Wire
 from common.wire.tensor_blob import MAX_HEADER, METADATA, read_arrays, read_header
 
 _Part = Annotated[str, Meta(min_length=1, max_length=64)]
+MOST_MEMBERS = 100  # of one sum: their metadata fits into the header of a blob
 MOST_NUMBERS = 100_000  # that a table has for a network, with its categories
 OWN_HEADER = 64 * 1024**2  # of a file that we wrote ourselves
 LARGEST = 1e15  # of the values of an update or a model
@@ -63,6 +64,51 @@ class UpdateMeta(Wire, frozen=True, kw_only=True):
     weights: Annotated[dict[_Part, Real], Meta(max_length=32)]
     loss: Real | None
     values: Annotated[dict[_Part, Real], Meta(max_length=32)] = {}  # noqa: RUF012 - copied
+
+
+class Member(Wire, frozen=True, kw_only=True):
+    """What the metadata of one update in a sum of several says."""
+
+    client: Natural
+    samples: Natural
+    steps: Natural
+    weights: Annotated[dict[_Part, Real], Meta(max_length=32)]
+    loss: Real | None
+    values: Annotated[dict[_Part, Real], Meta(max_length=32)] = {}  # noqa: RUF012 - copied
+
+
+@decodable
+class SumMeta(Wire, frozen=True, kw_only=True):
+    """Metadata of the exact sum of several clients' updates, which a site sends as one.
+
+    `client` is the lowest of its members, which are in ascending order.
+    """
+
+    run: Name
+    round: Natural
+    client: Natural
+    members: Annotated[tuple[Member, ...], Meta(min_length=1, max_length=MOST_MEMBERS)]
+
+    def metas(self) -> dict[int, UpdateMeta]:
+        """The metadata that every member's own update had."""
+        return {
+            one.client: UpdateMeta(
+                run=self.run,
+                round=self.round,
+                client=one.client,
+                samples=one.samples,
+                steps=one.steps,
+                weights=one.weights,
+                loss=one.loss,
+                values=one.values,
+            )
+            for one in self.members
+        }
+
+
+@decodable
+class _Kind(Wire, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    members: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 @decodable
@@ -109,6 +155,11 @@ def decode_meta(data: bytes, kind: type[W]) -> W:
         return decoder(kind).decode(_read_stamp(data).meta)
     except INVALID as error:
         raise ProtocolError(f"not the metadata of a blob of ours: {error}") from error
+
+
+def is_sum(data: bytes) -> bool:
+    """Whether a blob is the sum of several updates; ProtocolError if it is no blob of ours."""
+    return decode_meta(data, _Kind).members is not msgspec.UNSET
 
 
 def _read_stamp(data: bytes, most: int = MAX_HEADER) -> Stamp:

@@ -34,7 +34,7 @@ from common.experiment.resolve import (
 from common.experiment.tasks import measure_of
 from common.learning.net import TorchNet
 from common.learning.networks import extract, load
-from common.tasks.task import tells_classes
+from common.tasks.task import reveals_classes
 from common.wire.messages import ClientData, ClientMetrics, Stage, Sums, bounded
 from common.wire.tensors import (
     ModelMeta,
@@ -239,7 +239,7 @@ class Workbench:
         data = self.experiment.data
         if data.partition != "local":
             return {}
-        if tells_classes(self.experiment.task) and not class_counts:
+        if reveals_classes(self.experiment.task) and not class_counts:
             raise DataError(
                 "task.metrics asks for sums that tell how many test samples of each class "
                 "there are, which this board does not allow (fl-client run --class-counts does)"

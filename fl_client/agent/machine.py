@@ -23,14 +23,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-import msgspec
-
 from common.wire.messages import (
     CurrentRound,
     Info,
     Selected,
     TrainDetail,
     TrainEnd,
+    newest,
 )
 from common.worker.snapshot_choice import snapshots_to_keep
 from fl_client.agent import duties
@@ -120,7 +119,7 @@ def _note_message(
         case TrainDetail():
             return replace(state, detail=message)
         case CurrentRound(run=run):
-            newer = _newer(state.current.get(run), message)
+            newer = newest(state.current.get(run), message)
             return replace(state, current={**_of_open_run(state, state.current), run: newer})
         case Selected(run=run):
             if _is_outdated(state, message):
@@ -145,19 +144,6 @@ def _is_outdated(state: State, message: Selected) -> bool:
     if known is None or current is None:
         return False
     return message.round < known.round == current.round
-
-
-def _newer(known: CurrentRound | None, message: CurrentRound) -> CurrentRound:
-    if known is None:
-        return message
-    old, new = (known.incarnation, known.round), (message.incarnation, message.round)
-    if old != new:
-        return message if new > old else known
-    return msgspec.structs.replace(
-        message,
-        safe=tuple(sorted({*known.safe, *message.safe})),
-        measured=tuple(sorted({*known.measured, *message.measured})),
-    )
 
 
 def _note_part(state: State, part: PartReceived) -> State:

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from common.access.address import Address, probe
+from common.disk.identity import next_identity
 from common.disk.lock import FolderLock
 from common.errors import BrokerError, UsageError
 from common.program.cli import Commands, log_options, set_up_logging, version_option
@@ -28,7 +29,6 @@ from fl_client.daemon import Daemon
 from fl_client.doctor.findings import NO_THREADS
 from fl_client.hardware.capacity import has_room_for_torch
 from fl_client.hardware.threads import threads_problem
-from fl_client.identity import next_identity
 from fl_client.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from common.config import Experiment, Section
+from common.config import Experiment, Schema, Section
 from common.config.data import DataSection
 from common.config.learning import ModelSection, TrainingSection
 from common.config.privacy import PrivacySection
@@ -20,6 +20,8 @@ def doubts(experiment: Experiment, *, selected: int, has_norm: bool) -> Iterator
     `selected` clients train in each round; `has_norm`: the model has BatchNorm layers.
     """
     yield from _contradictions(experiment, selected)
+    if experiment.data.schema is not None:
+        yield from doubtful_columns(experiment.data.schema)
     for name, without_effect in (
         ("model", _of_model(experiment.model, has_norm=has_norm)),
         ("training", _of_training(experiment.training)),
@@ -34,6 +36,19 @@ def doubts(experiment: Experiment, *, selected: int, has_norm: bool) -> Iterator
             value = getattr(section, key)
             if why and value != getattr(usual, key):
                 yield f"{name}.{key} = {value!r} has no effect: {why}"
+
+
+def doubtful_columns(schema: Schema) -> Iterator[str]:
+    """Texts that most rows have one of their own of: ids and dates, which teach nothing."""
+    rows = schema.train + schema.test
+    for column in schema.columns:
+        different = len(column.categories)
+        if rows and 2 * different > rows:
+            yield (
+                f"column {column.name!r} has {different} different texts in {rows} rows, as "
+                "ids and dates have: nothing can be learned from it; name the other columns in "
+                "data.features"
+            )
 
 
 def _contradictions(experiment: Experiment, selected: int) -> Iterator[str]:
@@ -56,8 +71,10 @@ def _contradictions(experiment: Experiment, selected: int) -> Iterator[str]:
             f"evaluation.personal_stage is {stage!r}, which is not in evaluation.stages: there "
             "will be no personal results"
         )
-    if experiment.algorithm.name in ("fedreg", "fedreb") and experiment.model.head_depth == 1:
-        yield "algorithm.name is 'fedreg', which is meant for model.head_depth = 2"
+    model = experiment.model
+    if experiment.algorithm.name in ("fedreg", "fedreb") and model.head_depth == 1:
+        other = ", and so for another model than 'dnn'" if model.name == "dnn" else ""
+        yield f"algorithm.name is 'fedreg', which is meant for model.head_depth = 2{other}"
 
 
 def _of_model(model: ModelSection, *, has_norm: bool) -> dict[str, str]:

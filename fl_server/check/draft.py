@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from common.config import DataSection, InputSchema, Schema
-from common.data.own.load import read_schema
+from common.data.own.load import load_own, read_schema
 from common.data.own.sources import is_function
 from common.errors import DataError, UsageError
-from common.experiment.file import as_toml, schema_lines
+from common.experiment.file import schema_lines
+from common.experiment.toml_text import as_toml
 from common.plugins import use_code
 from common.texts import printable
+from fl_server.check.doubts import doubtful_columns
 
 CLIENTS = 12  # at most; fewer where there are few samples
 EACH = 25  # samples that a client should have at least
 IMAGE_SIZE = 64  # of images that have several sizes
 IMAGE = 3  # dimensions
-_FOR_NUMBERS = (
-    "# targets keep their unit, in which plain SGD may diverge; adam does not mind",
-    'optimizer = "adam"',
-)
+RATE = 0.005  # of adam, for targets about 1; it grows with their root, as both layers do
+SLOWEST, FASTEST = 0.001, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Draft:
 
     text: str
     found: str
+    doubts: tuple[str, ...] = ()
     model_to_write: str = ""  # where none of ours would do
 
 
@@ -80,11 +83,24 @@ def draft(file: Path, wanted: Wanted) -> Draft:
         "",
         "[training]",
         "epochs = 2",
-        *(_FOR_NUMBERS if schema.kind == "regression" else ()),
+        *(_for_numbers(data, schema) if schema.kind == "regression" else ()),
         "",
     ]
     missing = _model(inputs) if len(inputs) > 1 else ""
-    return Draft("\n".join(lines), _words(schema, inputs), missing)
+    doubts = tuple(doubtful_columns(schema))
+    return Draft("\n".join(lines), _words(schema, inputs), doubts, missing)
+
+
+def _for_numbers(data: DataSection, schema: Schema) -> tuple[str, ...]:
+    """Settings that fit the size of the targets."""
+    targets = load_own(msgspec.structs.replace(data, schema=schema)).targets
+    typical = float(np.sqrt(np.mean(np.square(targets, dtype=np.float64))))
+    rate = min(FASTEST, max(SLOWEST, RATE * math.sqrt(typical)))
+    return (
+        f"# targets keep their unit; these settings are for numbers of about {typical:.1g}",
+        'optimizer = "adam"',
+        f"learning_rate = {float(f'{rate:.1g}')}",
+    )
 
 
 def _as_seen_from(folder: Path, dataset: str) -> str:
@@ -145,6 +161,8 @@ def _words(schema: Schema, inputs: tuple[InputSchema, ...]) -> str:
     """What was found, as one line."""
     count = schema.train + schema.test
     shapes = " and ".join("x".join(map(str, one.shape)) or "1" for one in inputs)
+    if schema.columns:
+        shapes = f"{len(schema.columns)} columns ({inputs[0].shape[0]} numbers)"
     many = f"{schema.outputs} classes" if schema.kind == "classification" else schema.kind
     named = f" ({', '.join(schema.names[:6])}{', ...' if len(schema.names) > 6 else ''})"
     return printable(f"{count:,} samples of {shapes}, {many}{named if schema.names else ''}")

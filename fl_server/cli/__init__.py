@@ -10,16 +10,16 @@ import click
 
 from common.access.address import probe
 from common.access.credentials import reach
-from common.config import Experiment
 from common.data.dataset import find_data
 from common.errors import UsageError
 from common.experiment.file import load_experiment
 from common.experiment.resolve import participants_of
 from common.program.cli import INTERRUPTED, Commands, version_option
 from fl_server import launch
-from fl_server.cli.control import let_go_on, pause, stop
+from fl_server.cli.control import pause, resume, stop
 from fl_server.cli.data import data
 from fl_server.cli.experiment import check, init
+from fl_server.cli.fleet import fleet as fleet_files
 from fl_server.cli.options import (
     broker_options,
     dask_option,
@@ -27,11 +27,14 @@ from fl_server.cli.options import (
     experiment_file,
     fleet_option,
     overrides_option,
+    page_options,
     run_option,
     run_options,
-    web_option,
+    with_fleet,
+    with_page,
 )
 from fl_server.cli.queue import serve, show_queue, submit
+from fl_server.cli.relay import relay
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
 from fl_server.cli.reproduce import reproduce
@@ -39,21 +42,20 @@ from fl_server.cli.runs import diff, list_runs
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
+from fl_server.cli.web import web as web_page
 from fl_server.coordinator.dask_clients import clients_for
-from fl_server.fleet.file import boards_of
 from fl_server.lab.faulty_lab import read_script
 from fl_server.lab.lab import share_out
-from fl_server.run.find import find_or_create, find_run
-from fl_server.run.fleet import keep_fleet, read_fleet
-from fl_server.watch.web.server import read_page_address
+from fl_server.run.find import find_or_create
+from fl_server.run.fleet import keep_fleet
 
 
 @click.group(
     cls=Commands,
     commands=[
         *(init, check, data, central, algorithms, report, list_runs, diff),
-        *(sweep, reproduce, watch, status, replay_run, pause, stop),
-        *(serve, submit, show_queue),
+        *(sweep, reproduce, watch, status, replay_run, pause, stop, resume),
+        *(web_page, serve, submit, show_queue, fleet_files, relay),
     ],
 )
 @version_option()
@@ -70,7 +72,7 @@ def main() -> None:
 @overrides_option
 @broker_options
 @run_option
-@web_option
+@page_options
 @run_options
 def run(
     file: Path,
@@ -80,6 +82,7 @@ def run(
     federation: str | None,
     name: str | None,
     web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment on the boards that are connected to a broker.
@@ -91,47 +94,9 @@ def run(
     experiment = load_experiment(file, overrides)
     reached = reach(broker, credentials, federation, "coordinator")
     probe(reached.address)  # before a run folder is made
-    options = _with_page(options, web)
-    store = find_or_create(options.runs, experiment, name)
-    finished = launch.run(
-        options, store, reached.address, reached.federation, credentials=credentials
-    )
-    _exit(finished=finished)
-
-
-@main.command()
-@click.argument("name", metavar="RUN")
-@click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
-              help="How long to wait for a broker that does not answer.")  # fmt: skip
-@click.option("--stay-paused", is_flag=True,
-              help="Come back paused if the run was paused: for who restarts it.")  # fmt: skip
-@broker_options
-@web_option
-@run_options
-def resume(
-    name: str,
-    wait: float,
-    stay_paused: bool,
-    broker: str | None,
-    credentials: Path | None,
-    federation: str | None,
-    web: str | None,
-    options: launch.RunOptions,
-) -> None:
-    """Go on with a run that was paused, stopped, interrupted, killed or unplugged.
-
-    \b
-    Example: fl-server resume demo-3 --credentials server.toml
-    """
-    if not stay_paused and let_go_on(options.runs, name):
-        return
-    options = _with_page(options, web)
-    store = find_run(options.runs, Path(name).name)
-    reached = reach(broker, credentials, federation, "coordinator")
-    probe(reached.address, patience=wait)
-    finished = launch.run(
-        options, store, reached.address, reached.federation, credentials=credentials
-    )
+    with with_page(options, web, control=control) as shown:
+        store = find_or_create(options.runs, experiment, name)
+        finished = launch.run(shown, store, reached.address, reached.federation)
     _exit(finished=finished)
 
 
@@ -148,7 +113,7 @@ def resume(
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
               help="Inject the faults of this script (see docs/faults.md).")  # fmt: skip
 @run_option
-@web_option
+@page_options
 @run_options
 def lab(
     file: Path,
@@ -160,6 +125,7 @@ def lab(
     faults: Path | None,
     name: str | None,
     web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment on this machine: a private broker, boards as processes, and all.
@@ -179,14 +145,17 @@ def lab(
         raise UsageError("--fleet says what the lab is like: no --boards, --workers, --faults")
     there = share_out(participants_of(experiment), boards or 4, workers or 1)
     script = read_script(faults, tuple(there)) if faults else None
-    options = _with_fleet(_with_page(options, web), experiment, fleet)
-    store = find_or_create(options.runs, experiment, name)
-    if script is not None:
-        _exit(finished=launch.faulty_lab(options, store, script, there))
-    if fleet is not None and options.fleet is not None:
-        keep_fleet(fleet, store.folder)
-        _exit(finished=launch.fleet_lab(options, store, options.fleet))
-    _exit(finished=launch.lab(options, store, there))
+    options = with_fleet(options, experiment, fleet)
+    with with_page(options, web, control=control) as shown:
+        store = find_or_create(options.runs, experiment, name)
+        if script is not None:
+            finished = launch.faulty_lab(shown, store, script, there)
+        elif fleet is not None and shown.fleet is not None:
+            keep_fleet(fleet, store.folder)
+            finished = launch.fleet_lab(shown, store, shown.fleet)
+        else:
+            finished = launch.lab(shown, store, there)
+    _exit(finished=finished)
 
 
 @main.command()
@@ -198,6 +167,7 @@ def lab(
 @fleet_option
 @dask_option
 @run_option
+@page_options
 @run_options
 def simulate(
     file: Path,
@@ -207,6 +177,8 @@ def simulate(
     fleet: Path | None,
     dask: str | None,
     name: str | None,
+    web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment without a broker; gives the same bits as over the wire.
@@ -222,29 +194,18 @@ def simulate(
     options = dataclasses.replace(options, data=data)
     if dask is not None and experiment.data.partition == "local":
         raise UsageError("data.partition is 'local', and data stays where it is: not by --dask")
-    options = _with_fleet(options, experiment, fleet)
+    options = with_fleet(options, experiment, fleet)
     if dask is None:
         launch.require_data(options, experiment)
-    with clients_for(processes, dask) as clients:
+    with (
+        with_page(options, web, control=control) as shown,
+        clients_for(processes, dask) as clients,
+    ):
         store = find_or_create(options.runs, experiment, name)
         if fleet is not None:
             keep_fleet(fleet, store.folder)
-        finished = launch.simulate(options, store, clients)
+        finished = launch.simulate(shown, store, clients)
     _exit(finished=finished)
-
-
-def _with_fleet(
-    options: launch.RunOptions, experiment: Experiment, path: Path | None
-) -> launch.RunOptions:
-    if path is None:
-        return options
-    fleet = read_fleet(path)
-    boards_of(fleet, participants_of(experiment))  # before a run folder is made
-    return dataclasses.replace(options, fleet=fleet)
-
-
-def _with_page(options: launch.RunOptions, web: str | None) -> launch.RunOptions:
-    return options if web is None else dataclasses.replace(options, web=read_page_address(web))
 
 
 def _exit(*, finished: bool) -> None:

@@ -69,6 +69,8 @@ def init(
         raise UsageError(f"{file} cannot be written: {error.strerror}") from error
     if made is not None:
         click.echo(f"found {made.found}")
+        for text in made.doubts:
+            click.echo(f"note: {text}")
     where = " --data FOLDER" if local else ""
     click.echo(f"wrote {file}; run it with: fl-server lab {file}{where}")
     if made is not None and made.model_to_write:

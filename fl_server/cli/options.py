@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import click
 
+from common.config import Experiment
+from common.errors import UsageError
+from common.experiment.resolve import participants_of
 from common.program.cli import log_options, set_up_logging
 from fl_server import launch
+from fl_server.fleet.file import boards_of
+from fl_server.run.fleet import read_fleet
 from fl_server.run.metrics.tensorboard import check_tensorboard
+from fl_server.run.provenance import Start
 from fl_server.watch.displays import Style
+from fl_server.web.address import read_page_address
+from fl_server.web.site import Site
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,6 +68,29 @@ web_option = click.option(
     "--web", is_flag=False, flag_value="127.0.0.1:8765", default=None, metavar="[HOST:PORT]",
     help="Serve a page for browsers; beyond this machine its URL has a token.",
 )  # fmt: skip
+control_option = click.option(
+    "--control", is_flag=True,
+    help="Who has the page's URL may pause, resume, stop and submit, too.",
+)  # fmt: skip
+page_options = together(web_option, control_option)
+
+
+@contextmanager
+def with_page(
+    options: launch.RunOptions,
+    web: str | None,
+    *,
+    control: bool,
+    home: Literal["live", "runs"] = "live",
+) -> Iterator[launch.RunOptions]:
+    """The same options with a page of all runs, if one is wanted."""
+    if web is None:
+        if control:
+            raise UsageError("--control is about the page; serve one with --web")
+        yield options
+        return
+    with Site(read_page_address(web, control=control), options.runs, home) as site:
+        yield dataclasses.replace(options, web=site)
 
 
 data_option = click.option(
@@ -70,6 +103,29 @@ fleet_option = click.option(
     "--fleet", type=click.Path(path_type=Path), metavar="FILE",
     help="Boards and networks as in this file (see docs/fleets.md).",
 )  # fmt: skip
+
+
+SHOWN = {"runs", "plain", "tensorboard", "record", "verbose", "quiet", "log_format"}
+_OF_THE_RUN = {"file", "overrides", "name"}  # its folder has them
+
+
+def started_by(context: click.Context) -> Start:
+    """A command and what it was given, apart from how a run is shown and what it is."""
+    command = context.command.name or ""
+    left_out = (SHOWN - {"runs"}) | {"web", "control"}
+    if command in ("run", "lab", "simulate"):
+        left_out |= {"runs", *_OF_THE_RUN}
+    words: list[str] = []
+    for parameter in context.command.params:
+        value = None if parameter.name in left_out else context.params.get(str(parameter.name))
+        if value is None or value is False:
+            continue
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(parameter, click.Option):
+                words.append(parameter.opts[0])
+            if one is not True:
+                words.append(str(one.absolute() if isinstance(one, Path) else one))
+    return Start(command, tuple(words))
 
 
 def run_options(function: F) -> F:
@@ -99,8 +155,23 @@ def run_options(function: F) -> F:
             check_tensorboard()
         style: Style = "json" if log_format == "json" else "plain" if plain else "screen"
         options = launch.RunOptions(
-            runs, "quiet" if quiet and style != "json" else style, tensorboard, record
+            runs,
+            "quiet" if quiet and style != "json" else style,
+            tensorboard,
+            record,
+            start=started_by(click.get_current_context()),
         )
         return function(options=options, **others)
 
     return cast("F", together(runs_option, plain, board, record, log_options)(command))
+
+
+def with_fleet(
+    options: launch.RunOptions, experiment: Experiment, path: Path | None
+) -> launch.RunOptions:
+    """The options with the fleet of a file, if one is given."""
+    if path is None:
+        return options
+    fleet = read_fleet(path)
+    boards_of(fleet, participants_of(experiment))  # before a run folder is made
+    return dataclasses.replace(options, fleet=fleet)

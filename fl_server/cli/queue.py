@@ -15,7 +15,14 @@ from common.errors import UsageError
 from common.experiment.file import code_folder_of, load_experiment, read_experiment
 from common.program.cli import INTERRUPTED
 from fl_server import launch
-from fl_server.cli.options import broker_options, overrides_option, run_options, runs_option
+from fl_server.cli.options import (
+    broker_options,
+    overrides_option,
+    page_options,
+    run_options,
+    runs_option,
+    with_page,
+)
 from fl_server.queue import Entry, Queue, Wanted
 from fl_server.reports.output.terminal import print_table
 from fl_server.reports.tables import Column, Table
@@ -33,6 +40,7 @@ COLUMNS = (Column("number"), Column("state"), Column("experiment"), Column("run"
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True,
               help="Training processes of each board of the lab.")  # fmt: skip
 @broker_options
+@page_options
 @run_options
 def serve(
     lab: int | None,
@@ -40,6 +48,8 @@ def serve(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
+    web: str | None,
+    control: bool,
     options: launch.RunOptions,
 ) -> None:
     """Stay, and run the experiments of the queue one after another.
@@ -53,14 +63,19 @@ def serve(
     if lab is not None and (broker or credentials):
         raise UsageError("--lab has a broker of its own; without it, name one by --broker")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if lab is not None:
-        place = in_labs(options, boards=lab, workers=workers)
-    else:
-        reached = reach(broker, credentials, federation, "coordinator")
+    reached = None if lab is not None else reach(broker, credentials, federation, "coordinator")
+    if reached is not None:
         probe(reached.address)
-        place = on_broker(options, reached.address, reached.federation, credentials)
+    write = _silent if options.style == "json" else click.echo
     try:
-        serve_queue(options.runs, place, _silent if options.style == "json" else click.echo)
+        with with_page(options, web, control=control, home="runs") as shown:
+            if shown.web is not None:
+                write(f"the page is at {shown.web.url}")
+            if reached is None:
+                place = in_labs(shown, boards=lab or 1, workers=workers)
+            else:
+                place = on_broker(shown, reached.address, reached.federation)
+            serve_queue(options.runs, place, write)
     except KeyboardInterrupt:
         click.echo("stopped; the queue stays. The same command goes on where it was.", err=True)
         sys.exit(INTERRUPTED)

@@ -20,7 +20,15 @@ from fl_server.reports.run_data import RunData
 from fl_server.reports.runs import check_comparable, read_reference, read_run
 from fl_server.run.metrics.tensorboard import EventFile
 
-SHORT = ("results", "differences", "comparison", "rounds-to-global", "costs", "faults")
+SHORT = (
+    "results",
+    "differences",
+    "comparison",
+    "rounds-to-global",
+    "time-to-global",
+    "costs",
+    "faults",
+)
 
 
 @click.command()

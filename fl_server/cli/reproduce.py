@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,7 +12,8 @@ from common.access.address import probe
 from common.access.credentials import reach
 from common.data.datasets import require_dataset
 from common.errors import UsageError
-from common.program.cli import INTERRUPTED
+from common.program.cli import INTERRUPTED, this_command
+from common.program.signals import ends_with, how_to_go_on
 from common.texts import escaped
 from fl_server import launch
 from fl_server.cli.options import (
@@ -21,6 +21,7 @@ from fl_server.cli.options import (
     overrides_option,
     run_options,
     web_option,
+    with_page,
 )
 from fl_server.reports.figures.plot import check_matplotlib
 from fl_server.reports.output.terminal import print_table
@@ -37,7 +38,6 @@ from fl_server.studies.study import Study
 from fl_server.studies.table import study_table
 from fl_server.sweeps.grid import parse_seeds
 from fl_server.sweeps.runner import Runner, in_lab, on_broker, simulated
-from fl_server.watch.web.server import read_page_address
 
 
 @click.command()
@@ -116,9 +116,8 @@ def reproduce(
     if show:
         _show(study, plan, options, output)
         return
-    if web is not None:
-        options = replace(options, web=read_page_address(web))
-    with ExitStack() as stack:
+    with ends_with(this_command()), ExitStack() as stack:
+        options = stack.enter_context(with_page(options, web, control=False, home="runs"))
         wire = broker is not None or credentials is not None
         if wire and lab is not None:
             raise UsageError("--lab and --broker are two places; choose one")
@@ -135,7 +134,7 @@ def reproduce(
         )
     _show(study, plan, options, output)
     if outcome.interrupted:
-        click.echo("stopped; nothing is lost. The same command goes on where it was.")
+        click.echo(how_to_go_on(this_command()))
         sys.exit(INTERRUPTED)
     for run, text in outcome.failed.items():
         click.echo(f"failed: {run}: {escaped(text)}", err=True)
@@ -162,8 +161,6 @@ def _runner(
         return stack.enter_context(
             in_lab(options.runs, grid_of(plan), boards=lab, workers=workers)
         )
-    if options.web is not None:
-        raise UsageError("--web shows runs over a broker; use it with --lab or --broker")
     return stack.enter_context(simulated(processes))
 
 

@@ -14,8 +14,10 @@ from common.errors import UsageError
 from common.experiment.file import load_experiment
 from common.experiment.tasks import task_of
 from common.ids import check_name
+from common.program.signals import ends_with
 from common.tasks.metrics import LOSS
 from fl_server.cli.options import experiment_file, overrides_option, run_option
+from fl_server.run.find import resume_command
 from fl_server.run.model.first import check_start
 from fl_server.sweeps.grid import plan, read_lists
 from fl_server.watch.words import measure
@@ -37,16 +39,16 @@ def central(file: Path, overrides: tuple[str, ...], name: str | None, runs: Path
     """
     if not read_lists(file):
         experiment = load_experiment(file, overrides)
-        _train(experiment, name or f"{experiment.experiment.name}-central", runs)
+        train_centrally(experiment, name or f"{experiment.experiment.name}-central", runs)
         return
     if name is not None:
         raise UsageError(f"{file} has a [sweep] section; its trainings have names of their own")
     for planned in plan([file], (), overrides):
         click.echo(f"{planned.name}:")
-        _train(planned.experiment, f"{planned.name}-central", runs)
+        train_centrally(planned.experiment, f"{planned.name}-central", runs)
 
 
-def _train(experiment: Experiment, name: str, runs: Path) -> None:
+def train_centrally(experiment: Experiment, name: str, runs: Path) -> None:
     """One training; one that was interrupted goes on, a finished one is only reported."""
     if experiment.data.partition == "local":
         raise UsageError(
@@ -72,7 +74,8 @@ def _train(experiment: Experiment, name: str, runs: Path) -> None:
             words.append(f"validation {measure(held, share=main.share)}")
         click.echo(f"epoch {line.epoch}/{total}: {', '.join(words)}")
 
-    with FolderLock(runs / wanted, f"the training {wanted!r}"):
+    again = resume_command(runs / wanted)
+    with FolderLock(runs / wanted, f"the training {wanted!r}"), ends_with(again):
         digest = Central(runs / wanted, experiment).run(runs / ".shards", show)
     click.echo(f"finished; model {digest} in {runs / wanted}")
 

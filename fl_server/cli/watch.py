@@ -17,8 +17,9 @@ from fl_server.cli.options import broker_options, web_option
 from fl_server.watch.displays import make_display, show_status
 from fl_server.watch.topic_reader import TopicReader
 from fl_server.watch.view import View
-from fl_server.watch.web.sections import model
-from fl_server.watch.web.server import read_page_address, serving
+from fl_server.web.address import read_page_address
+from fl_server.web.sections import model
+from fl_server.web.site import serving
 
 STATUS_SECONDS = 5.0
 LOOK_SECONDS = 0.5

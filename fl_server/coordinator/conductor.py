@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
+from msgspec import UNSET
+
 from common.config import Experiment
 from common.experiment.resolve import participants_of
 from common.wire.messages import Info
@@ -149,6 +151,7 @@ class Conductor:
                     round=info.round,
                     seconds=seconds,
                     samples=info.samples,
+                    joules=UNSET if info.joules is None else round(info.joules, 3),
                 )
             )
 

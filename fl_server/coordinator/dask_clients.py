@@ -77,7 +77,7 @@ class DaskClients:
         for path in {order.download for order in orders}:
             models[path] = self._cluster.keep(Path(path).read_bytes())
         while waiting or self._running:
-            self._hand_out(waiting, models)
+            self._submit(waiting, models)
             task = self._cluster.next_done()
             if task is None or task not in self._running:
                 continue
@@ -102,7 +102,7 @@ class DaskClients:
             self._flusher.add(path)
         self._homes[order.client] = worker
 
-    def _hand_out(self, waiting: _Waiting, models: dict[str, Future[bytes]]) -> None:
+    def _submit(self, waiting: _Waiting, models: dict[str, Future[bytes]]) -> None:
         workers = self._cluster.workers()
         busy = [worker for worker, _ in self._running.values()]
         most = max(1, min(MOST_TESTS, len(waiting) // (4 * max(1, sum(workers.values())))))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from common.errors import ProtocolError, StrayUpdateError
-from common.wire.assembly import SMALL, Assembly
+from common.wire.assembly import Assembly
 from common.wire.messages import Chunk
 from fl_server.coordinator.conductor import Conductor
 from fl_server.coordinator.refusals import Refusals
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.state import Event, Rejected, Stored, Strayed
+from fl_server.run.updates.assemblies import Assemblies
+from fl_server.run.updates.site_sums import members_of
 from fl_server.watch import facts
-
-HELD_BYTES = 32 * 1024**2  # of small updates on their way
 
 
 class Uploads:
@@ -21,17 +21,12 @@ class Uploads:
         self._conductor = conductor
         self._aggregator = conductor.aggregator
         self._refusals = refusals
-        self._assemblies: dict[int, Assembly] = {}
+        self._assemblies = Assemblies(conductor.aggregator.store.updates.part_path)
         self._stored: set[tuple[int, int]] = set()  # the machine may not know of it yet
 
     def forget(self) -> None:
         """The round is closed; who trains on in the next one may go on sending."""
-        busy = self._conductor.state.busy
-        self._assemblies = {
-            client: assembly
-            for client, assembly in self._assemblies.items()
-            if busy.get(client) == assembly.header.round
-        }
+        self._assemblies.forget(self._conductor.state.busy)
         self._stored.clear()
 
     def take(self, topic: str, chunk: Chunk, now: float) -> Event | None:
@@ -51,17 +46,8 @@ class Uploads:
         if header.size > self._aggregator.largest_update:
             self._refusals.drop(topic, header.size, "an update far larger than the model")
             return None
-        assembly = self._assemblies.get(client)
-        if assembly is None or not assembly.fits(header):
-            held = sum(a.header.size for a in self._assemblies.values() if a.in_memory)
-            small = header.size <= SMALL and held + header.size <= HELD_BYTES
-            path = self._aggregator.store.part_path(client)
-            assembly = Assembly(path, header, in_memory=small)
-            self._assemblies[client] = assembly
-        if not assembly.add(chunk):
-            return None
-        del self._assemblies[client]
-        return self._complete(topic, assembly, now)
+        assembly = self._assemblies.add(client, chunk)
+        return None if assembly is None else self._complete(topic, assembly, now)
 
     def _refuse(self, topic: str, chunk: Chunk, client: int) -> None:
         header, conductor = chunk.header, self._conductor
@@ -91,16 +77,32 @@ class Uploads:
             assembly.discard()
             return None
         try:
+            others = self._others_in(client, round_number, blob)
             self._aggregator.accept(round_number, client, blob, assembly)
         except StrayUpdateError as error:
             assembly.discard()
             self._refusals.drop(topic, len(blob), str(error))
-            return None
+            return Strayed(now)
         except ProtocolError as error:
             assembly.discard()
             self._refusals.reject(client)
             return Rejected(client, round_number, str(error), now)
-        fact = facts.Update(client=client, round=round_number, bytes=len(blob))
-        self._conductor.report(fact)
-        self._stored.add((round_number, client))
-        return Stored(client, round_number, now)
+        for member in (client, *others):
+            size = len(blob) if member == client else 0  # a sum travels once
+            self._conductor.report(facts.Update(client=member, round=round_number, bytes=size))
+            self._stored.add((round_number, member))
+        return Stored(client, round_number, now, others)
+
+    def _others_in(self, client: int, round_number: int, blob: bytes) -> tuple[int, ...]:
+        """Who else is in a sum; StrayUpdateError if they are another's, or counted already."""
+        state, policy = self._conductor.state, self._conductor.policy
+        others = tuple(each for each in members_of(blob) if each != client)
+        for each in others:
+            if state.owner(each) is None or state.owner(each) != state.owner(client):
+                raise StrayUpdateError("a sum with clients of other boards")
+            wanted = rounds.wants(
+                policy, state, run=policy.run, round_number=round_number, client=each
+            )
+            if not wanted or (round_number, each) in self._stored:
+                raise StrayUpdateError("a sum with updates that are here, or not asked for")
+        return others

@@ -41,6 +41,8 @@ from fl_server.run.store import RunStore
 from fl_server.watch import facts
 from fl_server.watch.facts.making import presence
 
+NEVER = 30 * 86400.0  # seconds: a month
+
 
 @dataclass(slots=True)
 class VirtualClock:
@@ -101,6 +103,11 @@ class VirtualSimulation(Simulation):
         self._timeline = Timeline(self._boards, speeds, effort, self._fleet.seed)
         while not isinstance(self._conductor.state.phase, Working):
             self._advance()
+            if self._now.now > NEVER:
+                raise FedbedError(
+                    "the run never begins: for a month, not enough boards of the fleet were "
+                    "there at once; lower selection.start_with, or change their presence"
+                )
 
     def _update_size(self) -> int:
         """How many bytes an update has, about."""

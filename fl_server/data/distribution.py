@@ -53,18 +53,18 @@ class RebalancedDistribution:
 def distribution_of(experiment: Experiment) -> Distribution:
     """The distribution an experiment has."""
     dataset = load_data(experiment.data)
-    allotment = assignment_of(experiment.data, dataset, experiment.experiment.seed)
+    assignment = assignment_of(experiment.data, dataset, experiment.experiment.seed)
     strata, count = strata_of(experiment.data, dataset), strata_count(experiment.data, dataset)
-    return counted(allotment, strata, count)
+    return counted(assignment, strata, count)
 
 
-def counted(allotment: Assignment, labels: Labels, classes: int) -> Distribution:
-    """The counts of an allotment of samples with these labels."""
+def counted(assignment: Assignment, labels: Labels, classes: int) -> Distribution:
+    """The counts of an assignment of samples with these labels."""
     train, test = (
         np.array([np.bincount(labels[part], minlength=classes) for part in parts], np.int64)
-        for parts in (allotment.train, allotment.test)
+        for parts in (assignment.train, assignment.test)
     )
-    return Distribution(train, test, len(allotment.shared))
+    return Distribution(train, test, len(assignment.shared))
 
 
 def rebalanced(distribution: Distribution, rebalance: Rebalance) -> RebalancedDistribution:

@@ -76,10 +76,14 @@ def _bar(row: Counts, length: float, colours: Sequence[str], *, coloured: bool) 
     labels = np.searchsorted(ends, (np.arange(cells) + 0.5) / cells * ends[-1], side="right")
     text, before = Text(), None
     for label in labels:
-        sign = " " if coloured and label == before else SIGNS[label % len(SIGNS)]
+        sign = " " if coloured and label == before else _sign(label, len(colours))
         text.append(sign, _style(colours[label]))
         before = label
     return text
+
+
+def _sign(label: int, classes: int) -> str:
+    return "#" if classes == 1 else SIGNS[label % len(SIGNS)]
 
 
 def palette(classes: int) -> tuple[str, ...]:

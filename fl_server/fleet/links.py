@@ -76,8 +76,9 @@ class _Spans:
             if span is None:
                 self._horizon = math.inf
             else:
-                self._known.append(span)
-                self._horizon = span[1]
+                start, end = (round(at, 6) for at in span)  # as everything that happens
+                self._known.append((start, end))
+                self._horizon = end
 
     def _at(self, time: float) -> Span:
         """The span that `time` is in, or the next one."""

@@ -2,7 +2,7 @@
 
 What gets through when is computed by the same code as in virtual time
 (`fl_server/fleet/links.py`), so both have the same outages and absences, from the moment when
-all boards are there.
+the first board begins to work.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class LabFleet:
         self._missing = {
             name for name, board in self._boards.items() if not self._absence(board, 0.0)
         }
+        self._some_are_away = len(self._missing) < len(self._boards)
         self._slow: list[facts.Trained] = []
         self._ended = threading.Event()
         self._absences: threading.Thread | None = None
@@ -101,13 +102,16 @@ class LabFleet:
         return Link(board, self._fleet.seed).absences.end(now) - now
 
     def observe(self, fact: facts.Fact) -> None:
-        """The time of the run begins when all boards that are there have registered."""
+        """The time of the run begins with the first job, when boards have prepared themselves;
+
+        or, if some are away at first, when all others have registered.
+        """
         match fact:
             case facts.BoardConnected(board=board):
                 self._missing.discard(board or "")
-                if not self._missing:
+                if not self._missing and self._some_are_away:
                     self._begin()
-            case facts.RoundOpened():
+            case facts.Info():
                 self._begin()
             case facts.Trained():
                 self._check(fact)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import shutil
-from pathlib import Path
 
 from common.access.address import Address
 from common.config import Experiment
@@ -24,7 +23,7 @@ from fl_server.launch.labs import fleet_lab as fleet_lab
 from fl_server.launch.labs import lab as lab
 from fl_server.launch.labs import run_in as run_in
 from fl_server.launch.work import RunOptions as RunOptions
-from fl_server.launch.work import at_work, conclude, shown
+from fl_server.launch.work import at_work, conclude, shown, shown_here
 from fl_server.run.store import RunStore
 from fl_server.watch.displays import Lines
 
@@ -34,8 +33,6 @@ def run(
     store: RunStore,
     address: Address,
     federation: str,
-    *,
-    credentials: Path | None = None,
 ) -> bool:
     """Coordinate a run over a broker; False if it was interrupted."""
     if store.finished:  # perhaps killed before all boards had received it
@@ -57,13 +54,7 @@ def run(
             stopped_by_signals(coordinator.stop),
         ):
             finished = coordinator.run()
-    way = f"--credentials {credentials}" if credentials else f"--broker {address}"
-    return conclude(
-        options,
-        work,
-        finished=finished,
-        how=f"fl-server resume {store.folder.name} --runs {options.runs} {way}",
-    )
+    return conclude(options, work, finished=finished)
 
 
 def require_data(options: RunOptions, experiment: Experiment) -> None:
@@ -95,7 +86,7 @@ def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> boo
     """The run on this machine, without a broker; of a fleet, in virtual time."""
     fleet = options.fleet
     make = Simulation if fleet is None else functools.partial(VirtualSimulation, fleet=fleet)
-    with at_work(options, store) as work:
+    with at_work(options, store) as work, shown_here(options, store, work):
         finished = make(
             store,
             clients=clients,
@@ -106,4 +97,4 @@ def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> boo
         ).run()
         if finished:
             shutil.rmtree(store.folder / "clients", ignore_errors=True)
-    return conclude(options, work, finished=finished, how="the same command again")
+    return conclude(options, work, finished=finished)

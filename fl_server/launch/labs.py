@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 
-from common.program.signals import stopped_by_signals
+from common.program.signals import ends_with, how_to_go_on, stopped_by_signals
 from common.wire.paho_link import PahoLink
 from fl_server.coordinator.history import both
 from fl_server.coordinator.service import Coordinator
@@ -17,6 +17,8 @@ from fl_server.lab.lab_fleet import LabFleet
 from fl_server.lab.relay import Relay
 from fl_server.lab.restarts import restarting_boards
 from fl_server.launch.work import RunOptions, at_work, conclude, shown
+from fl_server.run.find import resume_command
+from fl_server.run.provenance import note_start
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
 from fl_server.watch.displays import Lines
@@ -34,8 +36,7 @@ def lab(options: RunOptions, store: RunStore, boards: Mapping[str, LabBoard]) ->
             finished = _coordinate(testbed, options, store, work.observe)
         if finished:
             keep_only_logs(store.folder / LAB)
-    how = _again(options, store, f"--boards {len(boards)}")
-    return conclude(options, work, finished=finished, how=how)
+    return conclude(options, work, finished=finished)
 
 
 def fleet_lab(options: RunOptions, store: RunStore, fleet: Fleet) -> bool:
@@ -52,25 +53,17 @@ def fleet_lab(options: RunOptions, store: RunStore, fleet: Fleet) -> bool:
             finished = _coordinate(testbed, options, store, observe)
         if finished:
             keep_only_logs(folder)
-    how = _again(options, store, f"--fleet {store.folder}/fleet.toml")
-    conclude(options, work, finished=finished, how=how)
+    conclude(options, work, finished=finished)
     if text := shaped.too_slow():
         work.display.write(text)
     return finished
-
-
-def _again(options: RunOptions, store: RunStore, boards: str) -> str:
-    """The command that goes on with a lab."""
-    again = f"{store.folder}/experiment.toml --run {store.folder.name} --runs {options.runs}"
-    where = f" --data {options.data}" if options.data else ""
-    return f"fl-server lab {again} {boards}{where}"
 
 
 def run_in(testbed: Lab, options: RunOptions, store: RunStore) -> bool:
     """A run on the boards of a lab that stays; False if it was interrupted."""
     with at_work(options, store) as work:
         finished = _coordinate(testbed, options, store, work.observe)
-    return conclude(options, work, finished=finished, how="the same command again")
+    return conclude(options, work, finished=finished)
 
 
 def _coordinate(
@@ -99,7 +92,12 @@ def faulty_lab(
     folder = store.folder / LAB
     display = Lines(store.folder.name)
     data, code = options.data, store.code
-    with Lab(folder, boards, on_relay=_as_it_is, data=data, code=code) as testbed:
+    again = resume_command(store.folder)
+    note_start(store.folder, options.start)
+    with (
+        ends_with(again),
+        Lab(folder, boards, on_relay=_as_it_is, data=data, code=code) as testbed,
+    ):
         troubled = FaultyLab(store, testbed, script, display.write)
         with (
             shown(options, testbed.address, "fl", display.observe),
@@ -109,6 +107,8 @@ def faulty_lab(
     if finished:
         keep_only_logs(folder)
     display.show(recovery_table(recoveries(troubled.recovered())))
+    if not finished:
+        display.write(how_to_go_on(again))
     return finished
 
 

@@ -55,7 +55,7 @@ def along(group: Group, metric: str, axis: Axis) -> Points:
     places: dict[int, list[float]] = defaultdict(list)
     found: dict[int, list[float]] = defaultdict(list)
     for run in group.runs:
-        spent = _spent(run.lines, axis)
+        spent = spent_by(run.lines, axis)
         if spent is None:
             return []
         for round_number, value in values(run.lines, metric):
@@ -68,7 +68,7 @@ def along(group: Group, metric: str, axis: Axis) -> Points:
     ]
 
 
-def _spent(lines: Sequence[MetricsLine], axis: Axis) -> dict[int, float] | None:
+def spent_by(lines: Sequence[MetricsLine], axis: Axis) -> dict[int, float] | None:
     """What all rounds up to each one cost; None if no round knows it."""
     found, total, known = {}, 0.0, False
     for line in lines:

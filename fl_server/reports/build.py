@@ -24,7 +24,16 @@ from fl_server.reports.output.escape import for_html
 from fl_server.reports.output.html_page import Headline, Section, figure, make_page
 from fl_server.reports.output.render import FORMATS, show, to_html
 from fl_server.reports.reference import Reference
-from fl_server.reports.tables import Cell, Column, Table, compare, curves, main_column, personal
+from fl_server.reports.tables import (
+    Cell,
+    Column,
+    Table,
+    compare,
+    curves,
+    main_column,
+    personal,
+    reach,
+)
 from fl_server.reports.tables.clients import classes_table, clients_table
 from fl_server.reports.tables.computed import computed_table
 from fl_server.reports.tables.differences import differences_table
@@ -43,12 +52,14 @@ def tables_of(groups: Sequence[Group], reference: Reference | None) -> list[Tabl
         personal.personal(federated),
         clients_table(federated),
         classes_table(groups),
-        tables.rounds_to(federated, "global"),
-        tables.rounds_to(federated, "personal"),
+        reach.rounds_to(federated, "global"),
+        reach.rounds_to(federated, "personal"),
         personal.rounds_to_own(federated),
         curves.curve_table(federated),
         tables.costs(federated),
-        tables.bytes_to(federated),
+        reach.bytes_to(federated),
+        reach.time_to(federated),
+        reach.energy_to(federated),
         tables.boards(federated),
         tables.survived(federated),
         computed_table(federated),

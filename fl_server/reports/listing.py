@@ -36,13 +36,43 @@ class RunLine:
 
 def run_lines(runs: Path) -> tuple[list[RunLine], list[str]]:
     """All runs of a folder, the one changed last at the end; and what could not be read."""
-    found, problems = [], []
-    for file in sorted(runs.glob("*/experiment.toml")):
+    return Listing(runs).lines()
+
+
+class Listing:
+    """The runs of a folder, looked at again and again: only what has changed is read."""
+
+    def __init__(self, runs: Path) -> None:
+        self._runs = runs
+        self._known: dict[str, tuple[object, RunLine | str]] = {}
+
+    def lines(self, most: int | None = None) -> tuple[list[RunLine], list[str]]:
+        """Those changed last, the last one at the end; and what could not be read."""
+        stamps = {
+            file.parent.name: _stamp(file.parent)
+            for file in self._runs.glob("*/experiment.toml")
+        }
+        newest = sorted(stamps, key=lambda name: (max(stamps[name][1:]), name))
+        kept = newest if most is None else newest[-most:]
+        self._known = {name: self._line(name, stamps[name]) for name in kept}
+        found = [line for _, line in self._known.values() if isinstance(line, RunLine)]
+        problems = [text for _, text in self._known.values() if isinstance(text, str)]
+        return sorted(found, key=lambda line: (line.changed, line.name)), sorted(problems)
+
+    def _line(self, name: str, stamp: object) -> tuple[object, RunLine | str]:
+        known = self._known.get(name)
+        if known is not None and known[0] == stamp:
+            return known
         try:
-            found.append(_line(file.parent))
+            return stamp, _line(self._runs / name)
         except FedbedError as error:
-            problems.append(f"{file.parent.name}: {error}")
-    return sorted(found, key=lambda line: (line.changed, line.name)), problems
+            return stamp, f"{name}: {error}"
+
+
+def _stamp(folder: Path) -> tuple[int, ...]:
+    """Whether somebody works on it, and when each of its files was changed."""
+    times = (path.stat().st_mtime_ns for path in sorted(folder.iterdir()) if path.is_file())
+    return (bool(holder(folder)), *times)
 
 
 def _line(folder: Path) -> RunLine:

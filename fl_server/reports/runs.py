@@ -5,7 +5,7 @@ Nothing in the run folders is changed, so the runs may still go on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import msgspec
 from common.errors import ConfigError, StoreError, UsageError
 from common.experiment.file import read_experiment, read_table
 from common.experiment.tasks import task_of
+from common.tasks.metrics import Number
 from common.tasks.task import STAGES, Task
 from fl_server.reports.central_run import is_central, read_central
 from fl_server.reports.reference import Reference, parse_reference
@@ -65,14 +66,17 @@ def _clients(path: Path, task: Task) -> dict[str, tuple[float, ...]]:
 
 
 def _of_stage(sums: ClientSums, stage: str, task: Task) -> tuple[float, ...]:
-    tested = [one[stage] for one in sums.values() if one.get(stage)]
-    if not tested or not {"samples", *task.main.sums} <= tested[0].keys():
-        return ()  # sums of many numbers are not written
-    values = [
-        task.main_value((int(one["samples"]), {name: (float(n),) for name, n in one.items()}))
-        for one in tested
-    ]
+    values = [main_of(one[stage], task) for one in sums.values() if one.get(stage)]
     return tuple(value for value in values if value is not None)
+
+
+def main_of(sums: Mapping[str, Number], task: Task) -> float | None:
+    """The main metric by one client's sums of a stage; None where that is not known."""
+    if not {"samples", *task.main.sums} <= sums.keys():
+        return None  # sums of many numbers are not written
+    return task.main_value(
+        (int(sums["samples"]), {name: (float(n),) for name, n in sums.items()})
+    )
 
 
 def check_comparable(runs: Sequence[RunData]) -> None:
@@ -108,8 +112,9 @@ def read_events(path: Path) -> tuple[Fact, ...]:
 
 def read_reference(path: Path) -> Reference:
     """A file of published numbers."""
+    _, table = read_table(path, "docs/reporting.md shows how to write one")
     try:
-        return parse_reference(read_table(path, "docs/reporting.md shows how to write one")[1])
+        return parse_reference(table)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 

@@ -43,7 +43,10 @@ def note_presence(
     seen_in = known.seen_in if known and same and message.session == known.session else 0
     if isinstance(state.phase, Working) and not seen_in:
         state = replace(state, phase=replace(state.phase, gap=REPEAT_SECONDS))
-    board = Board(message.instance, message.session, mine, None, seen_in, now, message.workers)
+    earlier = known.away if known is not None else {}
+    away = {client: earlier.get(client, now) for client in message.away if client in mine}
+    board = Board(message.instance, message.session, mine, None, seen_in, now, away)
+    board = replace(board, workers=message.workers)
     return _with_board(state, message.board, board), _notes_on_arrival(
         message, known, mine, taken
     )

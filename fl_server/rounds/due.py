@@ -16,6 +16,7 @@ def next_due(policy: Policy, state: State, now: float) -> float:
         waits = [phase.since + policy.grace]
     elif isinstance(phase, Working):
         lost = [board.lost_at for board in state.boards.values() if board.lost_at is not None]
+        lost += [since for board in state.boards.values() for since in board.away.values()]
         waits = [at + policy.grace for at in (*lost, *phase.failed.values(), phase.opened)]
         waits.append(phase.opened + policy.deadline)
     return min((at + LATER for at in waits if at + LATER > now), default=math.inf)

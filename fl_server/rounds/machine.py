@@ -212,8 +212,9 @@ def _note_update(state: State, event: Stored | Rejected) -> tuple[State, tuple[A
     if event.round_number != phase.start_of(event.client):
         return _unpublished(state), ()
     if isinstance(event, Stored):
+        stored = phase.untrained.intersection((event.client, *event.others))
         return replace(
-            state, phase=replace(phase, safe=phase.safe | {event.client}, unpublished=True)
+            state, phase=replace(phase, safe=phase.safe | stored, unpublished=True)
         ), ()
     update = f"update of client {event.client} in round {event.round_number}"
     text = f"{update} rejected: {event.reason}"

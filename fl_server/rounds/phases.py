@@ -15,7 +15,7 @@ class Board:
     """What is known of a board.
 
     `seen_in` is the last round in which it gave a sign of life, `last_message` when its last
-    message came.
+    message came. Of a site, `away` has since when the own boards of some clients are lost.
     """
 
     instance: str
@@ -24,7 +24,12 @@ class Board:
     lost_at: float | None = None
     seen_in: int = 0
     last_message: float = 0.0
+    away: Mapping[int, float] = field(default_factory=dict)
     workers: int = 0  # how many clients it trains side by side; 0: unknown
+
+    def lost_since(self, client: int) -> float | None:
+        """Since when the board of a client is lost; None if it is there."""
+        return self.lost_at if self.lost_at is not None else self.away.get(client)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,14 +83,14 @@ def not_given_up(policy: Policy, state: State, now: float) -> frozenset[int]:
     return frozenset(
         client
         for client, board in state.owners().items()
-        if not _is_given_up(policy, board, now)
+        if not _is_given_up(policy, board, client, now)
     )
 
 
 def is_overdue(policy: Policy, state: State, phase: Working, client: int, now: float) -> bool:
     """Whether a round may go on without a client."""
     owner = state.owner(client)
-    given_up = owner is not None and _is_given_up(policy, state.boards[owner], now)
+    given_up = owner is not None and _is_given_up(policy, state.boards[owner], client, now)
     if now - phase.opened >= policy.deadline or given_up:
         return True
     if client in phase.failed:
@@ -98,5 +98,6 @@ def is_overdue(policy: Policy, state: State, phase: Working, client: int, now: f
     return owner is None and now - phase.opened >= policy.grace
 
 
-def _is_given_up(policy: Policy, board: Board, now: float) -> bool:
-    return board.lost_at is not None and now - board.lost_at >= policy.grace
+def _is_given_up(policy: Policy, board: Board, client: int, now: float) -> bool:
+    lost_since = board.lost_since(client)
+    return lost_since is not None and now - lost_since >= policy.grace

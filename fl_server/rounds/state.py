@@ -49,7 +49,12 @@ class State:
     def registered(self, *, connected: bool = False) -> frozenset[int]:
         """Clients that some board simulates (`connected`: a board that is there now)."""
         boards = (b for b in self.boards.values() if b.lost_at is None or not connected)
-        return frozenset(client for board in boards for client in board.clients)
+        return frozenset(
+            client
+            for board in boards
+            for client in board.clients
+            if not connected or client not in board.away
+        )
 
     def owner(self, client: int) -> str | None:
         """The board that simulates a client; one that is there before one that is lost."""
@@ -87,11 +92,12 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An update is on disk, complete and verified."""
+    """An update is on disk, complete and verified; or a sum of `client` and these others."""
 
     client: int
     round_number: int
     now: float
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

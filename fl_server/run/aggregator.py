@@ -17,23 +17,21 @@ from common.config import Experiment
 from common.data.dataset import info_of
 from common.data.reported import LocalData
 from common.disk.atomic import write_atomic
-from common.errors import ProtocolError, StrayUpdateError
 from common.experiment.resolve import algorithm_of, own_code, server_of
 from common.experiment.sums import scale_of
 from common.experiment.tasks import task_of
 from common.plugins import use_code
 from common.wire.assembly import Assembly
 from common.wire.chunks import blob_digest
-from common.wire.messages import Info, Job
+from common.wire.messages import Info
 from common.wire.tensors import (
     UpdateMeta,
-    decode_meta,
     decode_tensors,
+    is_sum,
 )
 from fl_server.rounds.state import Close, Open
 from fl_server.run.checks import Checks
 from fl_server.run.computed import Computed
-from fl_server.run.gathered import Gathered
 from fl_server.run.metrics.records import Records, TestedRound
 from fl_server.run.metrics.tally import Tally, mean_loss, mean_values
 from fl_server.run.model.downloads import Downloads
@@ -41,6 +39,9 @@ from fl_server.run.model.file import NAME, write_model
 from fl_server.run.model.first import starting_model
 from fl_server.run.server_half import ServerHalf
 from fl_server.run.store import KEEP_CHECKPOINTS, CheckpointMeta, RunStore
+from fl_server.run.updates.files import Kind
+from fl_server.run.updates.gathered import DecodedSum, Gathered
+from fl_server.run.updates.site_sums import SiteSums, check_job
 from fl_server.watch import facts
 from fl_server.watch.facts.lines import TrainingLine, fields_of, with_tests
 from fl_server.watch.facts.making import evaluated, round_closed
@@ -95,7 +96,11 @@ class Aggregator:
             self.task,
         )
         simple = experiment.aggregation.clip_norm == 0  # updates count as they come
-        self._gathered = Gathered(self._load_update, scale_of(experiment) if simple else None)
+        scale = scale_of(experiment) if simple else None
+        needs_each = self._half.needs_each or experiment.selection.extra > 0
+        needs_each = needs_each or experiment.aggregation.buffer > 0
+        self._sums = SiteSums(self.checks, scale, needs_each=needs_each)
+        self._gathered = Gathered(self._load_update, scale, self._load_sum)
 
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
         found = self.store.load_checkpoint()
@@ -116,7 +121,12 @@ class Aggregator:
         """Where the run stands on disk; reads and verifies every update of the open round."""
         round_number = self._meta.round + 1
         opened = self.store.opened(round_number)
-        safe = self.store.safe_updates(round_number) if opened is not None else ()
+        safe: tuple[int, ...] = ()
+        if opened is not None:
+            groups = self.store.updates.safe_sums(round_number)
+            self._gathered.restore(groups)
+            safe = self.store.updates.safe(round_number)
+            safe += tuple(client for clients in groups.values() for client in clients)
         reported = frozenset(self.local.clients)
         return Progress(self._meta.round, dict(self._meta.accepted), opened, safe, reported)
 
@@ -150,22 +160,30 @@ class Aggregator:
         """Check an update and keep it; ProtocolError if it cannot be used.
 
         If it was put together by an assembly, its digest is known, and perhaps it has a file.
+        It may be the sum of several clients' updates.
         """
-        self._check_job(round_number, client, blob)
-        arrays, meta = self._decode_update(blob)
-        self.checks.check_update(arrays, meta)
-        self._gathered.add(client, self._downloads.fresh(arrays, meta), meta, len(blob))
-        open_round = self._meta.round + 1
+        check_job(blob, (self.store.run, round_number, client))
+        if several := is_sum(blob):
+            self._gathered.add_sum(*self._sums.decode(blob))
+        else:
+            arrays, meta = self._decode_update(blob)
+            self.checks.check_update(arrays, meta)
+            self._gathered.add(client, self._downloads.fresh(arrays, meta), meta, len(blob))
+        digest = blob_digest(blob) if assembly is None else assembly.header.digest
+        kind: Kind = "sum" if several else "client"
+        path = self.store.updates.path(self._meta.round + 1, client, digest, kind)
         if assembly is not None:
-            path = self.store.update_path(open_round, client, assembly.header.digest)
             assembly.keep(path, blob)
         else:
-            path = self.store.update_path(open_round, client, blob_digest(blob))
             write_atomic(path, blob, durable=False)
+
+    def _load_sum(self, client: int) -> DecodedSum:
+        return self._sums.decode(self.store.updates.load(self._meta.round + 1, client, "sum"))
 
     def _load_update(self, client: int) -> tuple[dict[str, Array], UpdateMeta]:
         """A safe update of the open round."""
-        arrays, meta = self._decode_update(self.store.load_update(self._meta.round + 1, client))
+        blob = self.store.updates.load(self._meta.round + 1, client)
+        arrays, meta = self._decode_update(blob)
         return self._downloads.fresh(arrays, meta), meta
 
     def note_energy(self, info: Info) -> None:
@@ -183,14 +201,6 @@ class Aggregator:
         if new or warning:  # the others are written with their round
             self.store.note_computed(self._computed.table())
         return warning
-
-    def _check_job(self, round_number: int, client: int, blob: bytes) -> None:
-        try:
-            job = decode_meta(blob, Job)
-        except ProtocolError as error:
-            raise StrayUpdateError(str(error)) from error
-        if (job.run, job.round, job.client) != (self.store.run, round_number, client):
-            raise StrayUpdateError("the update belongs to another client, round or run")
 
     def close_round(self, close: Close, seconds: float) -> ClosedRound:
         """Aggregate, checkpoint, write the metrics of the model that was just tested."""

@@ -9,7 +9,7 @@ from common.arrays import Arrays, part_of
 from common.errors import ProtocolError
 from common.tasks.task import Task
 from common.wire.messages import ClientMetrics
-from common.wire.tensors import UpdateMeta, check_arrays
+from common.wire.tensors import SumMeta, UpdateMeta, check_arrays
 
 
 @dataclass(slots=True)
@@ -29,19 +29,18 @@ class Checks:
     def check_update(self, arrays: Arrays, meta: UpdateMeta) -> None:
         """Refuse an update that would do harm; ProtocolError with the reason."""
         check_arrays(arrays, self.expected)
-        if meta.samples > self.most_samples:
-            raise ProtocolError(
-                f"{meta.samples} samples; the dataset has {self.most_samples} in all"
-            )
-        most = self.most_weight(meta.samples)
-        for part, weight in meta.weights.items():
-            if not 0 < weight <= most:
-                raise ProtocolError(
-                    f"weight {weight:g} of {part[:40]!r}; expected more than 0 and at most "
-                    f"{most:g}, for {meta.samples} samples"
-                )
-        if not {part_of(name) for name in arrays} <= meta.weights.keys():
-            raise ProtocolError("a part of the model has no weight")
+        self._check_claims(meta)
+
+    def check_sum(self, meta: SumMeta) -> None:
+        """Refuse the sum of several updates by what it says of each."""
+        clients = [member.client for member in meta.members]
+        if clients != sorted(set(clients)) or clients[0] != meta.client:
+            raise ProtocolError("the clients of a sum are not in ascending order")
+        for each in meta.metas().values():
+            self._check_claims(each)
+
+    def _check_claims(self, meta: UpdateMeta) -> None:
+        check_weights(meta, self.expected, self.most_samples, self.most_weight)
         known = self.samples.setdefault(meta.client, meta.samples)
         if meta.samples != known:
             raise ProtocolError(f"{meta.samples} samples; the client had {known} before")
@@ -65,3 +64,20 @@ class Checks:
                 raise ProtocolError(
                     f"{totals[stage]} test samples; the client had {known[stage]} before"
                 )
+
+
+def check_weights(
+    meta: UpdateMeta, like: Arrays, most_samples: int, most_weight: Callable[[int], float]
+) -> None:
+    """Refuse an update that counts for more than a client may."""
+    if meta.samples > most_samples:
+        raise ProtocolError(f"{meta.samples} samples; the dataset has {most_samples} in all")
+    most = most_weight(meta.samples)
+    for part, weight in meta.weights.items():
+        if not 0 < weight <= most:
+            raise ProtocolError(
+                f"weight {weight:g} of {part[:40]!r}; expected more than 0 and at most "
+                f"{most:g}, for {meta.samples} samples"
+            )
+    if not {part_of(name) for name in like} <= meta.weights.keys():
+        raise ProtocolError("a part of the model has no weight")

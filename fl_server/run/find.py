@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 from common.config import Experiment
@@ -45,8 +46,8 @@ def check_free(runs: Path, name: str, experiment: Experiment) -> None:
     if read_experiment(folder / "experiment.toml") != experiment:
         raise UsageError(
             f"run {name!r} is unfinished and of another experiment ({folder}/"
-            "experiment.toml); choose another --run, or go on with: fl-server resume "
-            f"{name}"
+            "experiment.toml); choose another --run, or go on with: "
+            f"{resume_command(folder)}"
         )
 
 
@@ -64,6 +65,13 @@ def find_folder(runs: Path, name: str) -> Path:
         listed = f"there are {', '.join(known[-8:])}" if known else "there is none"
         raise UsageError(f"no run {name!r} in {runs}; {listed}")
     return runs / name
+
+
+def resume_command(folder: Path) -> str:
+    """What a person types to go on with a run."""
+    runs = folder.parent
+    where = "" if runs == Path("runs") else f" --runs {shlex.quote(str(runs))}"
+    return f"fl-server resume {folder.name}{where}"
 
 
 def find_run(runs: Path, name: str) -> RunStore:

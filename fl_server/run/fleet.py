@@ -6,7 +6,7 @@ from pathlib import Path
 
 from common.config import Experiment
 from common.disk.atomic import write_atomic
-from common.errors import ConfigError
+from common.errors import ConfigError, UsageError
 from common.experiment.file import read_table
 from common.experiment.resolve import network_of, trial_of
 from fl_server.fleet.file import needs_flops, parse_fleet, speed_of
@@ -25,8 +25,22 @@ def read_fleet(path: Path) -> Fleet:
 
 
 def keep_fleet(path: Path, folder: Path) -> None:
-    """Put a copy of the fleet file into the run's folder."""
-    write_atomic(folder / NAME, path.read_bytes())
+    """Put a copy of the fleet file into the run's folder; a run has one fleet."""
+    kept, wanted = folder / NAME, path.read_bytes()
+    if kept.exists() and kept.read_bytes() != wanted:
+        raise UsageError(
+            f"{folder} was begun with another fleet file ({kept}); go on with that one, or "
+            "choose another --run or --runs"
+        )
+    write_atomic(kept, wanted)
+
+
+def check_fleet(path: Path, folder: Path) -> None:
+    """Refuse what was run without a fleet, or with another one, as a run with this one."""
+    if folder.exists() and not (folder / NAME).exists():
+        raise UsageError(f"{folder} was begun without a fleet file; choose another --runs")
+    if folder.exists():
+        keep_fleet(path, folder)
 
 
 def speeds_of(fleet: Fleet, experiment: Experiment) -> dict[str, float]:

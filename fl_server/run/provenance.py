@@ -1,4 +1,5 @@
-"""What a run was made with: version, commit, torch and processor, in machine.json."""
+"""Where a run comes from: what it was made with (version, commit, torch, processor) is in
+machine.json, the command that started it in start.json."""
 
 from __future__ import annotations
 
@@ -11,8 +12,10 @@ import msgspec
 
 from common import VERSION
 from common.disk.atomic import write_atomic
+from common.errors import StoreError
 
 FILE = "machine.json"
+START = "start.json"
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -24,6 +27,32 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     torch: str
     python: str
     processor: str
+
+
+class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The command that started a run, and its options; of credentials only where they are."""
+
+    command: str
+    arguments: tuple[str, ...] = ()
+
+
+def note_start(folder: Path, start: Start | None) -> None:
+    """Write start.json; without one, what is known stays."""
+    if start is not None:
+        write_atomic(folder / START, msgspec.json.encode(start) + b"\n")
+
+
+def read_start(folder: Path) -> Start | None:
+    """How a run was started; None if nobody has written it."""
+    try:
+        return msgspec.json.decode((folder / START).read_bytes(), type=Start)
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise StoreError(
+            f"{folder / START} is damaged: {error}; delete it, and say how to go "
+            "on (--broker), or start the command again that began the run"
+        ) from error
 
 
 def record_machine(folder: Path) -> None:

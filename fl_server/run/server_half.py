@@ -26,6 +26,7 @@ class ServerHalf:
     def __init__(self, algorithm: Algorithm) -> None:
         self._algorithm = algorithm
         self.has_private = algorithm.private is not None
+        self.needs_each = algorithm.needs_each
 
     def server_init(self, server: Server, model: Arrays) -> Arrays:
         """The first state."""

@@ -4,8 +4,7 @@ runs/<name>/run.json              identity and format of the run
             experiment.toml       the resolved experiment
             checkpoints/          server state after the last rounds, newest last
             journal/round-<n>/    open.json: who is in the open round;
-                                  client-<id>-<place>-<digest>.safetensors: updates
-                                  that are safe, in the order of acceptance
+                                  updates that are safe (`updates/files.py`)
             metrics.jsonl events.jsonl model.safetensors
 """
 
@@ -32,10 +31,10 @@ from common.wire.tensors import OWN_HEADER, decode_tensors, encode_tensors
 from fl_server.rounds.state import Open
 from fl_server.run.metrics.records import TestedRound
 from fl_server.run.run_record import FORMAT, RunRecord, read_record
+from fl_server.run.updates.files import UpdateFiles
 from fl_server.watch.facts.lines import TrainingLine
 
 KEEP_CHECKPOINTS = 3
-UPDATES = "client-*.safetensors"
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +66,9 @@ class RunStore:
 
     def __init__(self, folder: Path, experiment: Experiment | None = None) -> None:
         self.folder = folder
+        self.updates = UpdateFiles(folder / "journal")
         self._experiment = experiment
         self._record = read_record(folder)
-        self._last = (0, 0)  # the last update that was accepted: its round, and its place
         with disk_errors(folder):
             remove_leftovers(folder)
 
@@ -189,12 +188,12 @@ class RunStore:
             testers=opened.testers,
             started=dict(opened.started),
         )
-        path = self._journal(opened.round_number) / "open.json"
+        path = self.updates.folder(opened.round_number) / "open.json"
         write_atomic(path, msgspec.json.encode(record), durable=False)
 
     def opened(self, round_number: int) -> Open | None:
         """Who is in a round, if it was opened."""
-        path = self._journal(round_number) / "open.json"
+        path = self.updates.folder(round_number) / "open.json"
         if not path.exists():
             return None
         try:
@@ -204,68 +203,9 @@ class RunStore:
             return None
         return Open(record.round_number, record.selected, record.testers, record.started)
 
-    def part_path(self, client: int) -> Path:
-        """Where an update is put together; its round may close before it is complete."""
-        return self.folder / "journal" / f"client-{client:06d}.part"
-
-    def update_path(self, round_number: int, client: int, digest: str) -> Path:
-        """Where a complete, verified update is kept until its round is in a checkpoint.
-
-        Its name has its place in the order of acceptance. Its file is not flushed: if the
-        coordinator's machine loses power, the boards, which keep their step until the next
-        round, send it again.
-        """
-        folder = self._journal(round_number)
-        if self._last[0] != round_number:
-            places = (_place(path) for path in folder.glob(UPDATES))
-            self._last = (round_number, max(places, default=0))
-        place = self._last[1] + 1
-        self._last = (round_number, place)
-        return folder / f"client-{client:06d}-{place:06d}-{digest}.safetensors"
-
-    def load_update(self, round_number: int, client: int) -> bytes:
-        """A safe update, as it came."""
-        path = next(
-            self._journal(round_number).glob(f"client-{client:06d}-*.safetensors"), None
-        )
-        if path is None:
-            raise StoreError(f"the update of client {client} in round {round_number} is gone")
-        blob = path.read_bytes()
-        if path.stem.rpartition("-")[2] != blob_digest(blob):
-            _set_aside(path)
-            raise StoreError(f"{path} is damaged and was set aside; resume the run")
-        return blob
-
-    def safe_updates(self, round_number: int) -> tuple[int, ...]:
-        """Clients whose update of a round is safe, in the order in which they were accepted;
-        damaged ones are set aside."""
-        found: list[int] = []
-        for path in sorted(self._journal(round_number).glob(UPDATES), key=_place):
-            client = int(path.name.split("-")[1])
-            try:
-                self.load_update(round_number, client)
-            except StoreError as error:
-                log.warning("%s", error)
-                continue
-            found.append(client)
-        return tuple(dict.fromkeys(found))
-
     def close_round(self, round_number: int) -> None:
         """Forget the journal of a round whose result is in a checkpoint."""
-        shutil.rmtree(self._journal(round_number), ignore_errors=True)
-
-    def _journal(self, round_number: int) -> Path:
-        return self.folder / "journal" / f"round-{round_number:06d}"
-
-
-def _place(update: Path) -> int:
-    return int(update.name.split("-")[2])
-
-
-def _set_aside(path: Path) -> None:
-    """Keep a damaged file under a name by which nobody looks for it."""
-    with disk_errors(path):
-        path.replace(path.with_suffix(".damaged"))
+        self.updates.remove(round_number)
 
 
 def create_run(

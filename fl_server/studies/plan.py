@@ -8,7 +8,8 @@ from typing import Any
 
 from common.algorithms import known_builders
 from common.errors import ConfigError, UsageError
-from common.experiment.file import apply_override, as_toml, parse_experiment
+from common.experiment.file import apply_override, parse_experiment
+from common.experiment.toml_text import as_toml
 from common.plugins import use_code
 from fl_server.studies.runs import StudyRun
 from fl_server.studies.study import Study, merged

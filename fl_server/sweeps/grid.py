@@ -12,7 +12,8 @@ from typing import Any
 
 from common.config import Experiment
 from common.errors import ConfigError, UsageError
-from common.experiment.file import as_toml, code_folder_of, load_experiment, read_table
+from common.experiment.file import code_folder_of, load_experiment, read_table
+from common.experiment.toml_text import as_toml
 
 SEED = "experiment.seed"
 LONGEST_NAME = 64

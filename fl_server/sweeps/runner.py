@@ -18,6 +18,7 @@ from fl_server import launch
 from fl_server.coordinator.local_clients import make_local_clients
 from fl_server.lab.lab import Lab, check_boards, keep_only_logs, share_out
 from fl_server.run.find import find_or_create
+from fl_server.run.fleet import keep_fleet
 from fl_server.run.store import RunStore, has_run
 from fl_server.sweeps.grid import Planned
 from fl_server.sweeps.screen import SweepDisplay, pace_of
@@ -112,10 +113,19 @@ def on_broker(address: Address, federation: str) -> Runner:
 
 
 @contextmanager
-def simulated(processes: int) -> Iterator[Runner]:
-    """On this machine, without a broker; what trains stays ready for the next run."""
+def simulated(processes: int, fleet: Path | None = None) -> Iterator[Runner]:
+    """On this machine, without a broker; what trains stays ready for the next run.
+
+    `fleet` is the file of the fleet in the options; every run keeps a copy.
+    """
     with closing(make_local_clients(processes)) as clients:
-        yield lambda options, store: launch.simulate(options, store, clients)
+
+        def run(options: launch.RunOptions, store: RunStore) -> bool:
+            if fleet is not None:
+                keep_fleet(fleet, store.folder)
+            return launch.simulate(options, store, clients)
+
+        yield run
 
 
 def _code_of(grid: Sequence[Planned]) -> Path | None:

@@ -68,7 +68,7 @@ class _SweepScreen(Screen):
 
     def drawn(self) -> RenderableType:
         """The bar of the sweep, and the run."""
-        return Group(_bar(self._pace(), self), draw(self.view, time.time()))
+        return Group(_bar(self._pace(), self), draw(self.view, time.time(), self.height - 1))
 
 
 def _bar(pace: Pace, screen: Screen) -> RenderableType:

@@ -43,13 +43,11 @@ class Place:
     end_again: Callable[[RunStore], object]  # boards may have missed the end of a run
 
 
-def on_broker(
-    options: launch.RunOptions, address: Address, federation: str, credentials: Path | None
-) -> Place:
+def on_broker(options: launch.RunOptions, address: Address, federation: str) -> Place:
     """On the boards that are connected to a broker."""
 
     def run(store: RunStore) -> bool:
-        return launch.run(options, store, address, federation, credentials=credentials)
+        return launch.run(options, store, address, federation)
 
     return Place(lambda _: None, run, end_again=run)
 

@@ -58,6 +58,10 @@ class BoardView:
             telemetry=info.telemetry or self.telemetry,
         )
 
+    def not_back_yet(self) -> BoardView:
+        """The board as it is known from before the coordinator was started again."""
+        return replace(self, here=False, doing="missing", client=None, seen=0.0, problem="")
+
     def in_next_run(self) -> BoardView:
         """The board at the beginning of another run."""
         return replace(self, doing="waiting" if self.here else "lost", client=None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -25,7 +25,7 @@ from fl_server.watch.facts import Fact
 from fl_server.watch.facts.lines import ACCURACY
 from fl_server.watch.facts.making import encode, stamped
 from fl_server.watch.notes import Loud, sentence
-from fl_server.watch.screen import draw, results_table, stages
+from fl_server.watch.screen import HEIGHT, draw, results_table, stages
 from fl_server.watch.view import View
 from fl_server.watch.words import decimal, duration, measure, size
 
@@ -69,7 +69,8 @@ class Screen:
 
     def __init__(self, title: str) -> None:
         self._shared = SharedView(title)
-        self._live = Live(self, console=Output(), refresh_per_second=4, transient=False)
+        self._console = Output()
+        self._live = Live(self, console=self._console, refresh_per_second=4, transient=False)
 
     @property
     def view(self) -> View:
@@ -84,11 +85,21 @@ class Screen:
 
     def drawn(self) -> RenderableType:
         """What is on the screen."""
-        return draw(self.view, time.time())
+        return draw(self.view, time.time(), self.height)
+
+    @property
+    def height(self) -> int:
+        """How many lines there are to draw on; the last one of the terminal stays free."""
+        return self._console.size.height - 1
 
     def observe(self, fact: Fact) -> None:
         """Take a fact."""
         self._shared.update(fact)
+
+    def recall(self, past: Iterable[Fact]) -> None:
+        """Know what happened before."""
+        for fact in past:
+            self._shared.update(fact)
 
     def write(self, text: str) -> None:
         """One line below everything."""
@@ -118,6 +129,11 @@ class Lines:
     def observe(self, fact: Fact) -> None:
         """Take a fact, and write its line if it has one."""
         self._shared.update(fact, lambda view: self._print(self._line_of(view, fact)))
+
+    def recall(self, past: Iterable[Fact]) -> None:
+        """Know what happened before; nothing is written of it."""
+        for fact in past:
+            self._shared.update(fact)
 
     def write(self, text: str) -> None:
         """One line below everything."""
@@ -220,7 +236,7 @@ def show_status(view: View) -> None:
     console = Console(highlight=False)
     if not view.run:
         console.print(Text("no experiment was ever started here"))
-    console.print(draw(view, time.time()))
+    console.print(draw(view, time.time(), HEIGHT + len(view.boards)))
 
 
 def _summary_lines(folder: Path) -> list[str]:
@@ -235,7 +251,8 @@ def _summary_lines(folder: Path) -> list[str]:
         for name, metric in named.items()
         if (figure := found.figures.get(metric)) is not None
     ]
-    ratio = f"; log10(global/personal) = {found.overall.value:+.3f}" if found.overall else ""
+    both = found.overall if found.share else None  # a ratio of errors says little
+    ratio = f"; log10(global/personal) = {both.value:+.3f}" if both else ""
     cost = found.cost
     return [
         f"best {found.main}: {', '.join(parts) or 'nothing was tested'}{ratio}",

@@ -6,6 +6,7 @@ Texts from outside become `Text`: nothing in them is markup or controls the term
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -32,17 +33,26 @@ COLOURS = {
     "lost": "bold red",
     "missing": "yellow",
 }
-_SHOWN_BOARDS = 16
-_SHOWN_NOTES = 6
+HEIGHT = 30  # of a terminal that does not say
+_OTHER_LINES = 6  # the frame, progress, the table's header, the metric, the last round
+_NOTES = (2, 6)  # at least, where boards need the room, and at most
 _EPOCH_CELLS = 20
+_NAME_LETTERS = 32  # of a board
+_CLIENTS_LETTERS = 24
 
 
-def draw(view: View, now: float) -> RenderableType:
-    """Everything at a glance."""
-    parts = [_progress(view, now), _boards(view, now), _main(view), _traffic(view)]
-    for note in view.notes[-_SHOWN_NOTES:]:
+def draw(view: View, now: float, height: int = HEIGHT) -> RenderableType:
+    """Everything at a glance, in so many lines: boards come first, then news."""
+    boards = max(1, len(view.boards)) + bool(view.unlisted)
+    room = max(1, height - _OTHER_LINES)
+    least, most = (min(count, len(view.notes)) for count in _NOTES)
+    notes = min(most, max(least, room - boards))
+    shown = _boards(view, now, max(1, room - notes))
+    parts = [_progress(view, now), shown, _main(view), _traffic(view)]
+    for note in view.notes[-notes:] if notes else ():
         style = "yellow" if note.loud else "dim"
-        parts.append(Text(f"  {_clock(note.time)}  {note.text}", style=style))
+        text = f"  {_clock(note.time)}  {note.text}"
+        parts.append(Text(text, style=style, no_wrap=True, overflow="ellipsis"))
     title = Text(printable(view.title), style="bold")
     return Panel(Group(*parts), title=title, title_align="left")
 
@@ -69,29 +79,44 @@ def _progress(view: View, now: float) -> RenderableType:
     return grid
 
 
-def _boards(view: View, now: float) -> RenderableType:
+def _boards(view: View, now: float, rows: int) -> RenderableType:
     table = Table(expand=True, box=None, padding=(0, 1), header_style="dim")
-    for name in ("board", "state", "clients"):
-        table.add_column(name)
-    table.add_column("now", ratio=1)
+    table.add_column("board", no_wrap=True, max_width=_NAME_LETTERS)
+    for name in ("state", "clients"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("now", ratio=1, no_wrap=True)
     for name in ("hardware", "updates", "seen"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     names = sorted(view.boards, key=lambda name: (view.boards[name].here, _natural(name)))
-    for name in names[:_SHOWN_BOARDS]:
+    if len(names) + bool(view.unlisted) > rows:
+        names, hidden = names[: rows - 1], names[rows - 1 :]
+    else:
+        hidden = []
+    for name in names:
         board = view.boards[name]
         mine = set(board.clients) & set(view.selected)
         sent = f"{len(mine & view.safe)}/{len(mine)}" if mine else "-"
         state = Text(board.doing, style=COLOURS.get(board.doing, ""))
         seen = f"{max(0.0, now - board.seen):.0f} s" if board.seen else "-"
-        clients = Text(brief_ids(board.clients, board.more_clients))
+        clients = Text(_clients(board))
         row = (Text(printable(name)), state, clients, _doing(board), _hardware(board))
         table.add_row(*row, Text(sent), Text(seen))
-    more = max(0, len(names) - _SHOWN_BOARDS) + len(view.unlisted)
+    more = len(hidden) + len(view.unlisted)
     if more:
-        table.add_row(Text(f"+{more:,} more"))
-    if not names:
+        counts = Counter(view.boards[name].doing for name in hidden)
+        words = ", ".join(f"{count:,} {doing}" for doing, count in counts.most_common())
+        table.add_row(Text(f"+{more:,} more"), Text(), Text(), Text(words, style="dim"))
+    if not view.boards:
         table.add_row(Text("no board yet", style="yellow"))
     return table
+
+
+def _clients(board: BoardView) -> str:
+    """Which clients, or how many if that is a long list."""
+    ids = brief_ids(board.clients, board.more_clients)
+    if len(ids) <= _CLIENTS_LETTERS:
+        return ids
+    return f"{len(board.clients) + board.more_clients:,} clients"
 
 
 def _hardware(board: BoardView) -> Text:

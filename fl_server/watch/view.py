@@ -143,6 +143,10 @@ def _(fact: facts.Started, view: View) -> View:
         done=fact.done,
         folder=fact.folder,
         started=fact.time,
+        round_number=0,
+        selected=(),
+        safe=frozenset(fact.safe),
+        boards={name: board.not_back_yet() for name, board in view.boards.items()},
         phase="waiting for boards",
         standing="",
     )

@@ -27,6 +27,11 @@ class Viewers:
             with without_failure(name, partial(self._drop, name)):
                 observer(fact)
 
+    def add(self, name: str, observer: Observer) -> None:
+        """One more."""
+        with self._lock:
+            self._observers[name] = observer
+
     def has(self, name: str) -> bool:
         """Whether a viewer is still there."""
         return name in self._observers

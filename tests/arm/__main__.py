@@ -1,8 +1,9 @@
 """From a bare arm64 system to a trained model, on emulated boards: python -m tests.arm (root).
 
-install.sh installs from a wheelhouse; then on each CPU: `fl-client doctor` with the right torch
-and with one that dies there, and runs of an x86 board with the emulated one: with its daemon
-killed, the same from prepared shards, and once undisturbed. They must end with the same bits.
+On each CPU: install.sh from a wheelhouse; `fl-client doctor` with the right torch and with one
+that dies there; runs of an x86 board with the emulated one: undisturbed, with its daemon killed
+and so from prepared shards. They must end with the same bits. The Cortex-A57 gets what a
+Jetson Nano gets: its system says that its C library is that of JetPack 4.6.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from tests.e2e.guarded_rig import GuardedRig
 from tests.e2e.rig import eventually
 
 PROJECT = Path(__file__).resolve().parents[2]
-PYTHON = "3.11"  # of Debian 12
+PYTHON, GLIBC = "3.11", "2.36"  # of Debian 12
+TOLD = {"cortex-a57": "2.27"}  # the C library that install.sh sees, if another: JetPack's
 MINUTES = 20.0  # for one run: each training takes many times longer than on the board
 ROUNDS, KILLED_IN = 4, 2
 EXPERIMENT = f"""
@@ -66,16 +68,20 @@ class Test:
 
     def install(self) -> None:
         """By the kit, as a person would do it; then a second time."""
-        home = self._board.root / "root"
+        home, glibc = self._board.root / "root", TOLD.get(self._board.cpu, GLIBC)
         shutil.copy(self._rig.bundle("pi", "2-3"), home / "pi.toml")
         shutil.unpack_archive(write_kit(self._rig.folder), home)
-        shutil.copytree(_wheels(), home / NAME / "wheels")
+        shutil.rmtree(home / NAME / "wheels", ignore_errors=True)
+        shutil.copytree(_wheels(glibc), home / NAME / "wheels")
+        if glibc != GLIBC:
+            self._board.put_program("getconf", f"echo glibc {glibc}")
         command = ("sh", f"/root/{NAME}/install.sh", "/root/pi.toml", "--workers", "1")
         code, printed = self._run("install", *command)
         assert code == 0, printed
         assert "no systemd here, so no service" in printed
+        assert f"torch {_right(glibc)}" in printed
         sys.stdout.write("".join(f"         | {line}\n" for line in printed.splitlines()))
-        self.say("install.sh: from bare to a doctor that is content")
+        self.say(f"install.sh with glibc {glibc}: a doctor that is content")
         code, printed = self._run("install", *command)
         assert code == 0, printed
         assert "install: 0 changes" in printed, printed
@@ -83,20 +89,18 @@ class Test:
 
     def doctor(self, wrong: Path, version: str) -> None:
         """With the right torch, and with one that dies here."""
-        machine = Machine("aarch64", "armv8.0", "2.36", PYTHON)
-        right = (choose(TABLE.read_text(), machine) or {})["torch"]
         code, printed = self._run("doctor", "fl-client", "doctor", "--json")
         assert code == 0, printed
         torch = _findings(printed)["torch"]
         assert torch["level"] == "ok", torch
-        assert f"torch {right}" in torch["found"]
+        assert f"torch {_right(TOLD.get(self._board.cpu, GLIBC))}" in torch["found"]
         self.say(f"doctor: ok, {torch['found']}")
         where = f"/{wrong.relative_to(self._board.root)}"
         code, printed = self._run("doctor", "fl-client", "doctor", "--json", PYTHONPATH=where)
         assert code == 1, printed
         torch = _findings(printed)["torch"]
         assert "dies with an illegal instruction" in torch["found"], torch
-        assert f"install torch {right}" in torch["advice"], torch
+        assert f"install torch {_right(GLIBC)}" in torch["advice"], torch
         self.say(f"doctor with torch {version}: {torch['found']} -> {torch['advice']}")
 
     def train(self, *, kill: bool = False, shards: Path | None = None) -> str:
@@ -159,13 +163,13 @@ def main() -> None:
 def _test(test: Test, board: Emulation, rig: GuardedRig) -> None:
     rig.write_experiment(EXPERIMENT)
     shards = _prepare(rig)
-    test.install()
     version = [row.torch for row in read_deaths(TABLE.read_text()) if row.when == "import"][-1]
     wrong = board.root / "opt" / "wrong"
     with zipfile.ZipFile(_wheel_of(version)) as wheel:
         wheel.extractall(wrong)
     for cpu in PARTS:
         board.become(cpu)
+        test.install()
         test.doctor(wrong, version)
         digests = {
             test.train(),
@@ -211,15 +215,22 @@ def _empty(state: Path, shards: Path | None, clients: Sequence[int]) -> None:
             shutil.copy(shards / f"client-{client}.safetensors", state / "shards" / shards.name)
 
 
-def _wheels() -> Path:
-    """The wheelhouse of the board, filled once for these versions."""
-    folder = FOLDER / "wheels"
+def _right(glibc: str) -> str:
+    """The torch that these CPUs are to get with this C library."""
+    machine = Machine("aarch64", "armv8.0", glibc, PYTHON)
+    return (choose(TABLE.read_text(), machine) or {})["torch"]
+
+
+def _wheels(glibc: str) -> Path:
+    """The wheelhouse of such boards, filled once for these versions."""
+    folder = FOLDER / f"wheels-{glibc.replace('.', '-')}"
     wanted = "".join(path.read_text() for path in sorted(TABLE.parent.glob("*.txt")))
     stamp = folder.with_suffix(".stamp")
     if not stamp.exists() or stamp.read_text() != wanted:
         shutil.rmtree(folder, ignore_errors=True)
         script = PROJECT / "scripts" / "wheelhouse.sh"
-        subprocess.run([script, folder, "--for", "aarch64", "--python", PYTHON], check=True)
+        which = ("--for", "aarch64", "--python", PYTHON, "--glibc", glibc)
+        subprocess.run([script, folder, *which], check=True)
         stamp.write_text(wanted)
     return folder
 

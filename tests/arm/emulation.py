@@ -83,6 +83,12 @@ class Emulation:
         file.write_text(CPUINFO.format(part=PARTS[cpu]))
         call("mount", "--bind", file, self.root / "proc" / "cpuinfo")
 
+    def put_program(self, name: str, script: str) -> None:
+        """A program that is found before the system's of this name."""
+        path = self.root / "usr" / "local" / "bin" / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
     def start(self, log: Path, *command: str, **settings: str) -> subprocess.Popen[bytes]:
         """Start a program of the board; its process is the one that is killed."""
         with log.open("ab") as output:
@@ -93,7 +99,7 @@ class Emulation:
                 stderr=subprocess.STDOUT,
                 env={
                     "QEMU_CPU": self.cpu,
-                    "PATH": "/opt/fedbed/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                    "PATH": "/opt/fedbed/venv/bin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                     "HOME": "/root",
                     "LC_ALL": "C.UTF-8",
                     **settings,

@@ -45,7 +45,7 @@ from fl_server.watch import facts
 from fl_server.watch.listener import Listener
 from fl_server.watch.screen import draw
 from fl_server.watch.view import View
-from fl_server.watch.web.sections import sections
+from fl_server.web.sections import sections
 from tests.attacks.extremes import Hostile, known_fields
 from tests.attacks.forging import forged_blob, json_of, update_in, with_blob, with_fields
 from tests.attacks.hostile_updates import HostileUpdates

@@ -17,7 +17,7 @@ def test_a_plain_name_is_taken_as_it_is(name: str) -> None:
     "name", ["", " ", "a b", "a/b", "a+", "#", "@coordinator", ".hidden", "-x", "a\n", "ä"]
 )
 def test_a_name_that_would_break_a_topic_or_a_path_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=r"--board is .*expected letters, digits"):
+    with pytest.raises(UsageError, match=r"--board is .*expected letters A-Z and a-z, digits"):
         check_name(name, "--board")
 
 

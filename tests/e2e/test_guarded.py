@@ -52,13 +52,21 @@ def test_a_revoked_board_is_out_and_says_why(guarded_rig: GuardedRig) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_says_how_to_go_on_with_its_credentials(
+def test_an_interrupted_run_goes_on_with_its_credentials_which_stay_in_their_file(
     guarded_rig: GuardedRig,
 ) -> None:
     server = guarded_rig.coordinator()
     eventually(lambda: "waiting for boards" in guarded_rig.log("server"), "the coordinator")
     server.send_signal(signal.SIGINT)
     server.wait(60)
-    last = guarded_rig.log("server").splitlines()[-1]
-    assert "fl-server resume r" in last
-    assert f"--credentials {guarded_rig.bundle('server')}" in last
+    again = f"fl-server resume r --runs {guarded_rig.runs}"
+    assert guarded_rig.log("server").splitlines()[-1].endswith(f"Go on with: {again}")
+    bundle = guarded_rig.bundle("server")
+    kept = (guarded_rig.runs / "r" / "start.json").read_text()
+    assert str(bundle) in kept
+    assert read_credentials(bundle).password not in kept
+    words = again.removeprefix("fl-server ").split()
+    resumed = guarded_rig.start("again", "fl_server", *words, "--plain")
+    eventually(lambda: "waiting for boards" in guarded_rig.log("again"), "it is logged in")
+    resumed.send_signal(signal.SIGINT)
+    assert resumed.wait(60) == 130

@@ -65,7 +65,7 @@ def test_a_killed_coordinator_goes_on_in_the_same_round_with_the_same_result(rig
     eventually(lambda: rig.runs.exists() and "update" in rig.kinds(), "an update")
     server.kill()
     server.wait()
-    where = ("--broker", f"127.0.0.1:{rig.port}", "--runs", str(rig.runs), "--plain")
+    where = ("--runs", str(rig.runs), "--plain")  # the broker is that of then
     rig.finish(rig.start("again", "fl_server", "resume", "r", *where), "again")
     assert rig.digest() == rig.simulate("training.epochs=10")
     assert len(rig.updates()) == 8
@@ -84,8 +84,9 @@ def test_an_interrupted_lab_leaves_nothing_running_and_can_be_resumed(rig: Rig) 
     lab.send_signal(signal.SIGINT)
     assert lab.wait(20) == 130, rig.log("lab")
     eventually(lambda: not any(alive(pid) for pid in everybody), "all have ended")
-    assert "Go on with" in rig.log("lab")
-    rig.finish(rig.start("lab", *command), "lab")
+    assert f"Go on with: fl-server resume lab --runs {rig.runs}" in rig.log("lab")
+    again = ("fl_server", "resume", "lab", "--runs", str(rig.runs), "--plain")
+    rig.finish(rig.start("lab", *again), "lab")
     assert rig.digest("lab") == rig.simulate("training.epochs=10")
 
 

@@ -168,3 +168,24 @@ def test_a_quiet_run_says_only_how_it_ended(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     assert "finished; model" in line
+
+
+def test_a_sweep_of_a_fleet_shows_what_reaches_an_accuracy_first_on_it(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text('[[group]]\nname = "a"\nboards = 2\nboard = "jetson-nano"\nlink = "lte"\n')
+    settings = (
+        "--fleet",
+        str(fleet),
+        "--set",
+        "experiment.rounds=1",
+        "--set",
+        "task.levels=[0.05]",
+    )
+    done = server(tmp_path, *sweep(tmp_path, *settings))
+    assert done.returncode == 0, done.stderr
+    assert "Time to a global accuracy" in done.stdout
+    assert "Energy to a global accuracy" in done.stdout
+    fleet.write_text(fleet.read_text().replace("lte", "ethernet"))
+    other = server(tmp_path, *sweep(tmp_path, *settings))
+    assert other.returncode == 2
+    assert "was begun with another fleet file" in other.stderr

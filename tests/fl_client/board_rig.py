@@ -11,6 +11,7 @@ import msgspec
 from common import VERSION
 from common.access.address import Address
 from common.config import DataSection, Experiment, ExperimentSection, ModelSection
+from common.disk.identity import Identity, next_identity
 from common.experiment.resolve import first_model
 from common.program.systemd import Notifier
 from common.wire.chunks import cut
@@ -30,7 +31,6 @@ from common.wire.topics import Packet, packet, parse, unpack
 from common.worker.pool import Pool
 from common.worker.snapshot_store import SnapshotStore
 from fl_client.daemon import TICK_SECONDS, Daemon
-from fl_client.identity import Identity, next_identity
 from fl_client.settings import Settings
 from tests.hashing_pool import HashingPool
 from tests.memory_broker import MemoryBroker, MemoryLink

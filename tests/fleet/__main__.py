@@ -16,6 +16,8 @@ from pathlib import Path
 from tests.fleet.lab import FOLDER, Lab
 from tests.fleet.playbooks import BOARDS, BROKER, Control
 
+OWN_CODE = Path(__file__).resolve().parents[2] / "examples" / "own" / "algorithm"
+
 
 def main() -> None:
     """Every step, each with the seconds it took; the first that fails ends it."""
@@ -91,11 +93,12 @@ def _train(started: float, lab: Lab, control: Control) -> None:
     control.wait_for_round(control.round() + 2, run)
     control.change_code()
     first = control.round()
-    control.play("deploy.yml")
+    control.play("deploy.yml", "-e", f"code={OWN_CODE}")
     assert control.round() > first, "nothing was trained while the code changed"
     say(started, f"deploy.yml while it ran (rounds {first} to {control.round()})")
     for name in BOARDS:
         assert "changed" in lab.ssh(name, "sudo", "cat", control.installed_file)
+        assert "def cautious" in lab.ssh(name, "cat", "/opt/fedbed/code/cautious.py")
     assert run.wait(300) == 0, control.log("run")
     assert control.digest() == expected
     say(started, f"the run ended with model {control.digest()}: the same bits")

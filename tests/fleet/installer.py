@@ -19,10 +19,11 @@ from functools import partial
 from pathlib import Path
 
 from common.access.credentials import join_address
+from common.access.discovery import AUTO, SERVICE
 from common.install.kit import ARCHIVE, NAME
 from tests.e2e.rig import Rig
 from tests.fleet.__main__ import say, traces
-from tests.fleet.lab import FOLDER, NETWORK, Lab, call
+from tests.fleet.lab import AVAHI, FOLDER, NETWORK, Lab, call
 from tests.fleet.playbooks import EXPERIMENT, Control, wheels
 
 BOARD, OLD = "b1", "b2"
@@ -49,11 +50,14 @@ def main() -> None:
     rig = Rig(PORT, folder)
     with Lab() as lab:
         lab.boot(BOARD, OLD)
-        say(started, "2 machines are up, bare")
+        _install_avahi(lab)
+        say(started, "2 machines are up, bare but for avahi")
         before = traces(lab, BOARD)
         try:
             _install(started, lab, rig)
-            _train(started, rig)
+            _train(started, rig, "r")
+            _find(started, lab, rig)
+            _train(started, rig, "found")
         finally:
             rig.close()
         printed = lab.ssh(BOARD, "sudo", "sh", "/opt/fedbed/install.sh", "--uninstall")
@@ -70,16 +74,11 @@ def main() -> None:
 
 def _install(started: float, lab: Lab, rig: Rig) -> None:
     """As `fl-broker enroll` says."""
-    broker = ("--folder", str(rig.folder / "hub"))  # not the name of a package
-    up = ("broker", "up", "--listen", f"{NETWORK}.1", "--port", str(PORT), *broker)
-    rig.start("broker", *up)
+    up = ("broker", "up", "--listen", f"{NETWORK}.1", "--port", str(PORT))
+    rig.start("broker", *up, "--folder", _hub(rig))
     address = join_address(f"{NETWORK}.1", PORT)
-    for name, *options in (("pi-1", "--clients", "0-5"), ("server", "--coordinator")):
-        bundle = str(rig.folder / f"{name}.toml")
-        enroll = ("broker", "enroll", name, *options, "--broker", address, "-o", bundle)
-        done = rig.start(f"enroll-{name}", *enroll, *broker).wait(60)
-        assert done == 0, rig.log(f"enroll-{name}")
-    printed = rig.log("enroll-pi-1")
+    _enroll(rig, "server", "--coordinator", "--broker", address)
+    printed = _enroll(rig, "pi-1", "--clients", "0-5", "--broker", address)
     _show(printed)
     unpack, install = (line.strip() for line in printed.splitlines()[-2:])
     _copy(lab, BOARD, rig.folder / "pi-1.toml", rig.folder / ARCHIVE)
@@ -93,15 +92,52 @@ def _install(started: float, lab: Lab, rig: Rig) -> None:
     say(started, "install.sh again: 0 changes")
 
 
-def _train(started: float, rig: Rig) -> None:
+def _hub(rig: Rig) -> str:
+    """The broker's folder: not called as a package is."""
+    return str(rig.folder / "hub")
+
+
+def _enroll(rig: Rig, name: str, *options: str) -> str:
+    bundle = str(rig.folder / f"{name}.toml")
+    words = ("broker", "enroll", name, *options, "-o", bundle, "--folder", _hub(rig))
+    done = rig.start(f"enroll-{name}", *words).wait(60)
+    printed = rig.log(f"enroll-{name}")
+    assert done == 0, printed
+    return printed
+
+
+def _train(started: float, rig: Rig, run: str) -> None:
     (rig.folder / "tiny.toml").write_text(EXPERIMENT.replace("rounds = 200", "rounds = 3"))
-    expected = rig.simulate()
+    expected = rig.simulate(name=f"sim-{run}")
     bundle = str(rig.folder / "server.toml")
-    run = ("fl_server", "run", str(rig.folder / "tiny.toml"), "--credentials", bundle)
-    server = rig.start("server", *run, "--run", "r", "--runs", str(rig.runs), "--plain")
-    assert server.wait(300) == 0, rig.log("server")
-    assert rig.digest() == expected
+    words = ("fl_server", "run", str(rig.folder / "tiny.toml"), "--credentials", bundle)
+    server = rig.start(run, *words, "--run", run, "--runs", str(rig.runs), "--plain")
+    assert server.wait(300) == 0, rig.log(run)
+    assert rig.digest(run) == expected
     say(started, f"a run on it ended with model {expected}, as a simulation")
+
+
+def _install_avahi(lab: Lab) -> None:
+    get = f"sudo apt-get -qq install --no-install-recommends -y {' '.join(AVAHI)} >/dev/null"
+    for name in (BOARD, OLD):
+        lab.ssh(name, f"sudo apt-get -qq update && {get}")
+
+
+def _find(started: float, lab: Lab, rig: Rig) -> None:
+    """The same board with a bundle that says: look for the broker, which the other announces.
+
+    The service sees little of its machine: this shows that it sees avahi.
+    """
+    service = f"-s -H hub.local fedbed {SERVICE} {PORT}"
+    for what in (f"-a hub.local {NETWORK}.1", service):
+        lab.ssh(OLD, f"sudo systemd-run --quiet avahi-publish {what}")
+    install = _enroll(rig, "pi-1", "--clients", "0-5", "--broker", AUTO).splitlines()[-1]
+    _copy(lab, BOARD, rig.folder / "pi-1.toml")
+    printed = lab.ssh(BOARD, install.strip())
+    assert f"{NETWORK}.1:{PORT} answers" in printed, printed
+    assert lab.ssh(BOARD, "systemctl", "is-active", "fl-client").strip() == "active"
+    assert f'"{AUTO}:' in lab.ssh(BOARD, "sudo", "cat", "/etc/fedbed/credentials.toml")
+    say(started, "install.sh with a bundle by --broker auto: the service found the broker")
 
 
 def _old_python(started: float, lab: Lab) -> None:

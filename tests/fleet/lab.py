@@ -24,8 +24,9 @@ FOLDER = Path(os.environ.get("FEDBED_FLEET_DIR", "/var/tmp/fedbed-fleet"))
 BRIDGE, NETWORK, USER = "fedbed0", "10.98.76", "pi"
 SUITE = "bookworm"
 SYSTEM = "systemd,systemd-sysv,dbus,openssh-server,python3,python3-apt,sudo,iproute2"
-# What the playbooks install: the machines find it in a repository on their own disk.
-OFFERED = ("mosquitto", "python3-venv", "systemd-timesyncd", "wget")
+# What playbooks and tests install: the machines find it in a repository on their own disk.
+AVAHI = ("avahi-daemon", "avahi-utils")
+OFFERED = ("mosquitto", "python3-venv", "systemd-timesyncd", "wget", *AVAHI)
 TOOLS = ("mmdebstrap", "systemd-nspawn", "ip", "ssh", "dpkg-scanpackages", "setpriv")
 BOOT_SECONDS = 120.0
 
@@ -198,8 +199,10 @@ def mirror() -> str:
 
 def _make_base(base: Path, key: Path) -> None:
     """The file system all machines start from; made once (some minutes) and kept."""
-    if base.exists():
+    stamp, wanted = base.with_suffix(".stamp"), " ".join((SYSTEM, *OFFERED))
+    if base.exists() and stamp.exists() and stamp.read_text() == wanted:
         return
+    shutil.rmtree(base, ignore_errors=True)
     new = base.with_suffix(".new")
     shutil.rmtree(new, ignore_errors=True)
     get = "apt-get -qq -y --no-install-recommends --download-only install"
@@ -225,6 +228,7 @@ def _make_base(base: Path, key: Path) -> None:
     for timer in ("apt-daily", "apt-daily-upgrade", "dpkg-db-backup", "e2scrub_all"):
         (new / f"etc/systemd/system/{timer}.timer").symlink_to("/dev/null")
     new.rename(base)
+    stamp.write_text(wanted)
 
 
 def _furnish(machine: Machine) -> None:

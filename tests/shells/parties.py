@@ -10,9 +10,9 @@ from typing import Protocol, TypeAlias
 
 from common.access.address import Address
 from common.config import Experiment
+from common.disk.identity import next_identity
 from common.program.systemd import Notifier
 from fl_client.daemon import Daemon
-from fl_client.identity import next_identity
 from fl_client.settings import Settings
 from fl_server.coordinator.service import Coordinator
 from fl_server.run.store import RunStore

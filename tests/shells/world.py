@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -89,27 +89,7 @@ class World:
             party.tick()
 
     def outcome(self) -> Outcome:
-        store = RunStore(self.folder / "run")
-        checkpoint = store.load_checkpoint()
-        assert checkpoint is not None
-        lines = read_records(store.folder / "metrics.jsonl")
-        return Outcome(
-            store.finished,
-            digest(checkpoint[0]),
-            tuple({k: v for k, v in line.items() if k not in VARYING} for line in lines),
-            tuple(read_records(store.folder / "clients.jsonl")),
-            dict(sorted(self._states(store.run).items())),
-        )
-
-    def _states(self, run: str) -> dict[int, tuple[int, str]]:
-        found = {}
-        for board in self.boards:
-            snapshots = SnapshotStore(board.settings.state / "runs" / run, run)
-            for client, rounds in snapshots.scan().items():
-                if rounds:
-                    newest = max(rounds)
-                    found[client] = (newest, digest(snapshots.state(client, newest)))
-        return found
+        return outcome_of(self.folder / "run", self.boards)
 
     def run_until_quiet(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Do every move there is, fairly, until there is none any more or it is to stop."""
@@ -179,6 +159,31 @@ class World:
         items = (*from_old_coordinator(self.setup), *from_old_boards(self.setup))
         item = items[choice % len(items)]
         self.broker.publish(Packet(item.topic, item.payload, retain=False))
+
+
+def outcome_of(run: Path, boards: Sequence[Board]) -> Outcome:
+    store = RunStore(run)
+    checkpoint = store.load_checkpoint()
+    assert checkpoint is not None
+    lines = read_records(store.folder / "metrics.jsonl")
+    return Outcome(
+        store.finished,
+        digest(checkpoint[0]),
+        tuple({k: v for k, v in line.items() if k not in VARYING} for line in lines),
+        tuple(read_records(store.folder / "clients.jsonl")),
+        dict(sorted(_states(boards, store.run).items())),
+    )
+
+
+def _states(boards: Sequence[Board], run: str) -> dict[int, tuple[int, str]]:
+    found = {}
+    for board in boards:
+        snapshots = SnapshotStore(board.settings.state / "runs" / run, run)
+        for client, rounds in snapshots.scan().items():
+            if rounds:
+                newest = max(rounds)
+                found[client] = (newest, digest(snapshots.state(client, newest)))
+    return found
 
 
 def is_presence(item: Delivery) -> bool:

@@ -64,7 +64,8 @@ def numbers(part: Part, name: str) -> npt.NDArray[np.float64]:
             f"{part.place(at, name)}: a value is missing (NaN or infinite); fill it in, or "
             "leave the sample out"
         )
-    raise DataError(f"{part.place(at, name)}: {text[:40]!r} is not a number")
+    wanted = "a finite number" if np.isinf(found[at]) else "a number"
+    raise DataError(f"{part.place(at, name)}: {text[:40]!r} is not {wanted}")
 
 
 def _number(text: str) -> float:

@@ -19,6 +19,8 @@ CLASSES = "classes"  # an array with their names
 
 def read_npz(path: Path) -> Source:
     """An .npz file; nothing in it is unpickled."""
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path} is not an .npz file; expected what numpy.savez writes")
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -38,7 +40,17 @@ def call_loader(name: str, function: Callable[..., object], folder: Path) -> Sou
             f"data.dataset is {name!r}, which returned {type(found).__name__}; expected a dict "
             "of arrays by their names, such as {'x': ..., 'target': ...}"
         )
-    return source_of(name, {key: np.asarray(value) for key, value in found.items()})
+    return source_of(name, {key: _array(name, key, value) for key, value in found.items()})
+
+
+def _array(name: str, key: str, value: object) -> Array:
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # a list whose members have different lengths
+        raise DataError(
+            f"data.dataset is {name!r}, whose {key!r} is no array: its samples have different "
+            "shapes"
+        ) from error
 
 
 def source_of(where: str, arrays: Mapping[str, Array]) -> Source:

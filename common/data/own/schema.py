@@ -94,11 +94,15 @@ def _classes(source: Source, roles: Roles) -> tuple[tuple[str, ...], int]:
             f"{part.where}: targets have several values; expected one class for each sample, "
             "or task.kind = 'multi-label'"
         )
+    if len(different := np.unique(values)) == 1:
+        raise DataError(
+            f"{part.where}: all samples have the class {str(different[0])[:40]!r} in {name!r}; "
+            "expected at least two classes, or nothing can be learned"
+        )
     if not part.table and values.dtype.kind not in "US":
         most = int(numbers(part, name).max()) + 1
         return source.classes, max(len(source.classes), most, 1)
-    if values.dtype.kind == "f" and (numbers(part, name) % 1 != 0).any():
-        raise DataError(f"{part.where}: {name!r} has fractions; expected classes")
+    _check_fractions(part, name)
     found = _sorted(np.unique(texts(part, name)).tolist())
     if len(found) > MOST_CATEGORIES:
         raise DataError(
@@ -108,6 +112,21 @@ def _classes(source: Source, roles: Roles) -> tuple[tuple[str, ...], int]:
     if source.classes and set(found) <= set(source.classes):
         return source.classes, len(source.classes)
     return found, len(found)
+
+
+def _check_fractions(part: Part, name: str) -> None:
+    """Refuse numbers that are no classes; a few different texts such as '2.5' may be."""
+    values = part.columns[name]
+    is_text = values.dtype.kind in "US"
+    if not _is_numeric(part, name) or (is_text and len(np.unique(values)) <= FEW_CLASSES):
+        return
+    found = numbers(part, name)
+    if (found % 1 != 0).any():
+        at = int(np.flatnonzero(found % 1 != 0)[0])
+        raise DataError(
+            f"{part.place(at, name)}: {found[at]:g} is not a class; expected texts or whole "
+            "numbers, or task.kind = 'regression'"
+        )
 
 
 def _sorted(names: list[str]) -> tuple[str, ...]:

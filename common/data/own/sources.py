@@ -65,8 +65,9 @@ def find_local(data: DataSection, folder: Path, client_id: int) -> Path:
         places = [own / place, folder / place]
     found = next((one for one in places if one.exists()), None)
     if found is None:
-        looked = " and not ".join(map(str, places))
-        raise DataError(f"client {client_id} has no data: there is not {looked}")
+        looked = " nor ".join(map(str, places))
+        neither = "neither " if len(places) > 1 else "no "
+        raise DataError(f"client {client_id} has no data: there is {neither}{looked}")
     return found
 
 

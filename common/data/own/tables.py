@@ -22,7 +22,12 @@ def read_csv(path: Path) -> Part:
             file.seek(0)
             delimiter = max(",;\t", key=first.count)
             rows = [row for row in csv.reader(file, delimiter=delimiter, strict=True) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not text in UTF-8 (byte {error.object[error.start]:#04x}); save it in "
+            "that encoding"
+        ) from error
+    except (OSError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as CSV: {error}") from error
     if not rows:
         raise DataError(f"{path} is empty; expected a header and a line for each sample")

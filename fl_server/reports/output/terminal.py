@@ -15,6 +15,7 @@ from fl_server.reports.groups import group_runs
 from fl_server.reports.output.render import texts
 from fl_server.reports.run_data import RunData
 from fl_server.reports.tables import Table, results
+from fl_server.reports.tables.reach import energy_to, time_to
 
 WIDEST = 400
 
@@ -58,6 +59,10 @@ def _broken(name: str) -> str:
     return name if len(name) < 8 else name.replace(" ", "\n", 1)
 
 
-def print_results(runs: Sequence[RunData]) -> None:
-    """The table of results alone."""
-    print_table(results(group_runs(runs)))
+def print_results(runs: Sequence[RunData], *, costs: bool = False) -> None:
+    """The table of results; with `costs` also how long it took, and at what cost."""
+    groups = group_runs(runs)
+    found = [results(groups), *((time_to(groups), energy_to(groups)) if costs else ())]
+    for table in found:
+        if table is not None:
+            print_table(table)

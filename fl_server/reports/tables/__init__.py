@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -10,7 +10,7 @@ from fl_server.reports.groups import Group, Spread, spread
 from fl_server.reports.run_data import RunData
 from fl_server.reports.significance import MEASURES, metric_of, winner, winning_note
 from fl_server.reports.timing import FAULTS, faults, mean, times_of
-from fl_server.run.metrics.summary import Reach, values
+from fl_server.run.metrics.summary import values
 
 Unit: TypeAlias = Literal[
     "text", "percent", "measure", "count", "number", "points", "bytes", "seconds", "joules"
@@ -99,68 +99,6 @@ def _since(groups: Sequence[Group]) -> str:
 
 def _overall(run: RunData) -> float | None:
     return run.summary.overall.value if run.summary.overall else None
-
-
-def rounds_to(groups: Sequence[Group], which: Literal["global", "personal"]) -> Table | None:
-    """After how many rounds a level of the main metric was reached for the first time."""
-    return _to_reach(
-        groups,
-        which,
-        key=f"rounds-to-{which}",
-        title=f"Rounds to a {which} {groups[0].main}",
-        unit="count",
-        measure=lambda reach: reach.round,
-        note="The first tested round; in brackets in how many of the runs it was reached.",
-    )
-
-
-def bytes_to(groups: Sequence[Group]) -> Table | None:
-    """How much was sent, both ways, until a level of the main metric was reached."""
-    return _to_reach(
-        groups,
-        "global",
-        key="bytes-to-global",
-        title=f"Traffic to a global {groups[0].main}",
-        unit="bytes",
-        measure=lambda reach: reach.bytes_up + reach.bytes_down,
-        note="Bytes up and down until the first test that is as good.",
-    )
-
-
-def _to_reach(
-    groups: Sequence[Group],
-    which: Literal["global", "personal"],
-    *,
-    key: str,
-    title: str,
-    unit: Unit,
-    measure: Callable[[Reach], float],
-    note: str,
-) -> Table | None:
-    def found(run: RunData) -> dict[float, float]:
-        summary = run.summary
-        reached = summary.reached_global if which == "global" else summary.reached_personal
-        return {reach.level: measure(reach) for reach in reached}
-
-    levels = sorted(
-        {at for group in groups for run in group.runs for at in found(run)},
-        reverse=groups[0].runs[0].summary.lower,
-    )
-    if not levels:
-        return None
-    names = [
-        f"{100 * at:g} %" if main_column("", groups).unit == "percent" else f"{at:g}"
-        for at in levels
-    ]
-    columns = (Column("run"), *(Column(name, unit) for name in names))
-    rows = tuple(
-        (
-            group.label,
-            *(spread([found(run).get(at) for run in group.runs]) for at in levels),
-        )
-        for group in groups
-    )
-    return Table(key, title, columns, rows, note)
 
 
 def costs(groups: Sequence[Group]) -> Table:

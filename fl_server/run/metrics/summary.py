@@ -36,6 +36,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     bytes_up: int
     bytes_down: int
     seconds: float
+    energy_joules: float | None = None  # also of waiting, where that is known
 
 
 class Overall(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,13 +185,16 @@ def reached(
 
 
 def _reach(lines: Sequence[MetricsLine], level: float, round_number: int) -> Reach:
-    spent = cost([line for line in lines if line.round <= round_number])
+    before = [line for line in lines if line.round <= round_number]
+    spent, idle = cost(before), [value for _, value in values(before, "idle_joules")]
+    energy = spent.energy_joules
     return Reach(
         level=level,
         round=round_number,
         bytes_up=spent.bytes_up,
         bytes_down=spent.bytes_down,
         seconds=spent.seconds,
+        energy_joules=None if energy is None else round(energy + math.fsum(idle), 3),
     )
 
 

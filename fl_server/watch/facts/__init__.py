@@ -141,13 +141,14 @@ class RoundOpened(Base, frozen=True, tag="round_opened"):
 
 
 class Trained(Base, frozen=True, tag="trained"):
-    """A client has trained, on which board and for how long."""
+    """A client has trained, on which board, for how long and with how much energy, if known."""
 
     board: str
     client: int
     round: int
     seconds: float
     samples: int
+    joules: float | UnsetType = UNSET
 
 
 class Update(Base, frozen=True, tag="update"):

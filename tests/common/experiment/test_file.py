@@ -159,9 +159,14 @@ WRONG = [
     # types
     ("[training]\nepochs = 'x'\n", ":2", "training.epochs is 'x'; expected int, got str"),
     ("[training]\nepochs = 1.5\n", ":2", "training.epochs is 1.5; expected int, got float"),
-    ("[experiment]\nseed = true\n", ":2", "experiment.seed is True; expected int, got bool"),
+    ("[experiment]\nseed = true\n", ":2", "experiment.seed is true; expected int, got bool"),
     ("[algorithm]\nname = 3\n", ":2", "algorithm.name is 3; expected str, got int"),
-    ("[evaluation]\nstages = 'G'\n", ":2", "evaluation.stages is 'G'; expected array, got str"),
+    (
+        "[evaluation]\nstages = 'G'\n",
+        ":2",
+        "evaluation.stages is 'G'; expected a list, got str",
+    ),
+    ("[algorithm]\nname = ['a']\n", ":2", 'algorithm.name is ["a"]; expected str, got a list'),
     ("[evaluation]\nstages = [1]\n", ":2", "evaluation.stages is [1]; expected str, got int"),
     # ranges
     ("[training]\nepochs = 0\n", ":2", "training.epochs is 0; expected int >= 1"),
@@ -206,7 +211,7 @@ WRONG = [
     (
         "[evaluation]\nstages = ['G', 'L3']\n",
         ":2",
-        "evaluation.stages is ['G', 'L3']; expected 'G' or 'L1' or 'L2'",
+        "evaluation.stages is [\"G\", \"L3\"]; expected 'G' or 'L1' or 'L2'",
     ),
     (
         "[experiment]\ngrace = 'soon'\n",

@@ -17,6 +17,10 @@ BUFFER = {"buffer": 2}
     [
         ({"aggregation": {"buffer": 5}}, "only 4 clients take part"),
         ({"aggregation": BUFFER, "experiment": {"deadline": 5.0}}, "experiment.deadline = 0"),
+        (
+            {"aggregation": {**BUFFER, "arithmetic": "exact"}, "privacy": {"secure": True}},
+            "privacy.secure = false",
+        ),
         ({"aggregation": BUFFER, "selection": {"extra": 1}}, "selection.extra = 0"),
         (
             {"aggregation": BUFFER, "algorithm": {"name": "scaffold"}},

@@ -29,7 +29,7 @@ def test_it_has_all_that_the_installer_reads_and_a_wheel_of_ours(tmp_path: Path)
     with zipfile.ZipFile(kit / wheel) as file:
         assert file.testzip() is None
         assert "common/install/torch_versions.txt" in file.namelist()
-        assert "fl_server/watch/web/page/index.html" in file.namelist()
+        assert "fl_server/web/page/index.html" in file.namelist()
         assert not [name for name in file.namelist() if "__pycache__" in name]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from common.install.torch_versions import (
     read_rows,
     this_machine,
 )
+from fl_client.doctor.examine import examine_machine
 from fl_client.doctor.findings import KnownTorch, TorchTrial, judge_torch
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -122,6 +124,21 @@ def test_an_arm_cpu_is_new_if_it_has_atomics(machine: str, cpuinfo: str, kind: s
 
 def test_there_is_a_torch_for_the_machine_we_are_on() -> None:
     assert choose(TEXT, this_machine()) is not None
+
+
+@pytest.mark.parametrize("glibc", ["2.27", "2.36"])
+def test_the_doctor_advises_what_the_installer_would_choose(
+    glibc: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A board that is not here: its CPU and a torch that dies on it are told to the doctor."""
+    pi = Machine("aarch64", "armv8.0", glibc, "3.11")
+    dying = TorchTrial(-signal.SIGILL, "import", "2.10.0")
+    monkeypatch.setattr("fl_client.doctor.examine.this_machine", lambda: pi)
+    monkeypatch.setattr("fl_client.doctor.examine.try_torch", lambda: dying)
+    found = {one.check: one for one in examine_machine(tmp_path, 1, with_torch=True)}
+    chosen = by_the_script([pi])[0].split()[0]
+    assert found["torch"].level == "failed"
+    assert found["torch"].advice.endswith(f"install torch {chosen}")
 
 
 def test_the_doctor_warns_of_a_torch_that_was_seen_to_die_on_such_cpus() -> None:

@@ -128,6 +128,7 @@ def test_an_own_metric_is_summed_over_batches() -> None:
         (("a", 1), "could not convert string to float"),
         ((1.0, float("nan")), "expected that the second is finite and not negative"),
         ((1.0, -1.0), "expected that the second is finite and not negative"),
+        ((float("nan"), 1.0), "'odd' returned nan for outputs that are all finite"),
     ],
 )
 def test_an_own_metric_that_returns_something_else_is_reported_in_one_sentence(

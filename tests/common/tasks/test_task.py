@@ -10,7 +10,7 @@ from common.config import TaskSection
 from common.config.task import Kind
 from common.errors import ConfigError, ProtocolError
 from common.tasks.sums import added
-from common.tasks.task import Task, make_task, resolved, tells_classes, usual_levels
+from common.tasks.task import Task, make_task, resolved, reveals_classes, usual_levels
 from common.wire.messages import Sums
 
 
@@ -203,8 +203,8 @@ def test_levels_are_those_of_the_experiment_or_lie_between_the_first_and_the_bes
 
 
 def test_only_some_metrics_tell_how_many_samples_of_a_class_there_are() -> None:
-    assert not tells_classes(TaskSection(metrics=("accuracy", "a.py:own")))
-    assert tells_classes(TaskSection(metrics=("accuracy", "macro_f1")))
+    assert not reveals_classes(TaskSection(metrics=("accuracy", "a.py:own")))
+    assert reveals_classes(TaskSection(metrics=("accuracy", "macro_f1")))
 
 
 def test_a_perplexity_of_a_diverged_model_is_a_number() -> None:

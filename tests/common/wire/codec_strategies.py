@@ -64,6 +64,7 @@ MESSAGES: dict[type[Wire], st.SearchStrategy[Wire]] = {
         host=texts,
         workers=naturals,
         problem=texts,
+        away=id_lists,
     ),
     Info: st.builds(
         Info,

@@ -39,6 +39,10 @@ def test_the_defaults_leave_no_doubt() -> None:
         ({"evaluation": {"stages": ["G"]}}, "which is not in evaluation.stages"),
         ({"experiment": {"grace": "forever", "deadline": 9.0}}, "depend on who is slow"),
         ({"algorithm": {"name": "fedreg"}}, "which is meant for model.head_depth = 2"),
+        (
+            {"algorithm": {"name": "fedreg"}, "model": {"name": "dnn"}},
+            "for model.head_depth = 2, and so for another model than 'dnn'",
+        ),
     ],
 )
 def test_a_setting_that_does_nothing_or_contradicts_is_named(

@@ -60,6 +60,29 @@ def test_columns_and_clients_can_be_chosen_and_numbers_are_learned_by_adam(
     assert experiment.training.optimizer == "adam"
 
 
+@pytest.mark.parametrize(("size", "rate"), [(0.01, 0.001), (1, 0.005), (400, 0.1), (3e5, 3)])
+def test_the_learning_rate_fits_the_size_of_the_targets(
+    tmp_path: Path, size: float, rate: float
+) -> None:
+    lines = [f"{at},{size * (at % 30 + 0.5) / 17.3}" for at in range(70)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,y", *lines]) + "\n")
+    made = written(tmp_path, "--dataset", f"csv:{tmp_path}/t.csv", "--target", "y")
+    assert made.training.learning_rate == rate
+
+
+def test_a_column_of_ids_is_noticed(tmp_path: Path) -> None:
+    lines = [f"id-{at},{at % 5},{at / 7:.3f}" for at in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["who,a,y", *lines]) + "\n")
+    done = init(tmp_path, "--dataset", f"csv:{tmp_path}/t.csv", "--target", "y")
+    sentence = "column 'who' has 60 different texts in 60 rows, as ids and dates have"
+    assert (
+        f"found 60 samples of 2 columns (61 numbers), regression\nnote: {sentence}"
+        in done.stdout
+    )
+    checked = CliRunner().invoke(main, ["check", str(tmp_path / "x.toml")])
+    assert f"note        {sentence}" in checked.stdout
+
+
 @pytest.mark.parametrize(("sizes", "wanted"), [((40,), 0), ((40, 50), 64)])
 def test_a_folder_of_images_becomes_an_experiment(
     tmp_path: Path, sizes: tuple[int, ...], wanted: int

@@ -19,6 +19,7 @@ from fl_server.coordinator.background import in_thread
 from fl_server.coordinator.service import Coordinator
 from fl_server.run.journal import read_records
 from fl_server.run.store import RunStore
+from fl_server.run.updates.files import Kind, UpdateFiles
 from fl_server.watch import facts
 from tests.fl_server.coordinator.scripted import Stage, update_of
 from tests.memory_broker import Killed, MemoryLink
@@ -290,14 +291,14 @@ def test_a_resume_reads_every_update_of_the_open_round_once(
         stage.broker.pass_time(0.05)
     link.kill()
     read: list[int] = []
-    load = RunStore.load_update
+    load = UpdateFiles.load
 
-    def counted(store: RunStore, round_number: int, client: int) -> bytes:
+    def counted(files: UpdateFiles, round_number: int, client: int, kind: Kind) -> bytes:
         read.append(client)
-        return load(store, round_number, client)
+        return load(files, round_number, client, kind)
 
     with monkeypatch.context() as patched:
-        patched.setattr(RunStore, "load_update", counted)
+        patched.setattr(UpdateFiles, "load", counted)
         again, _ = stage.coordinator()
     assert sorted(read) == [0, 1]
     [_, started] = [fact for fact in stage.reported if isinstance(fact, facts.Started)]

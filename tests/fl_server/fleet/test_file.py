@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from common.errors import ConfigError
 from fl_server.fleet.file import EFFICIENCY, boards_of, parse_fleet, speed_of
 from fl_server.fleet.kinds import Hardware
 from fl_server.fleet.profiles import BOARDS, LINKS
+from fl_server.run.fleet import read_fleet
 from tests.fl_server.fleet.fleets import fleet_of, group
 
+EXAMPLES = Path(__file__).parents[3] / "examples" / "fleets"
 PI = {"name": "pi", "board": "raspberry-pi-4", "link": "lte"}
 
 
@@ -94,3 +97,8 @@ def test_a_wrong_file_is_refused_with_the_place(table: dict[str, Any], said: str
 def test_more_boards_than_clients_are_refused() -> None:
     with pytest.raises(ConfigError, match="3 boards, but only 2 clients"):
         boards_of(fleet_of(group(boards=3)), range(2))
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)
+def test_the_fleet_files_that_come_with_fedbed_can_be_used(path: Path) -> None:
+    assert read_fleet(path).group

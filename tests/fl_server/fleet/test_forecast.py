@@ -84,3 +84,13 @@ def test_the_same_seed_gives_the_same_times() -> None:
     assert first == second
     other = fleet_of(*[group("a", boards=4, network={"jitter": 300.0})], seed=2)
     assert rounds_of(other, 4, rounds=5) != first
+
+
+def test_time_never_goes_back_whatever_is_drawn() -> None:
+    fleet = fleet_of(
+        group("a", boards=30, presence={"on": 50.0, "off": 7.0}),
+        group("b", boards=10, network={"outage_every": 20.0, "outage_seconds": 3.0}),
+    )
+    times = [at for at, _, _ in rounds_of(fleet, 40, rounds=30, start_with=30)]
+    assert len(times) == 30
+    assert times == sorted(times)

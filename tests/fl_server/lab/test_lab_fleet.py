@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from common.experiment.file import parse_experiment
+from common.wire.messages import Info
 from fl_server.fleet.file import boards_of
 from fl_server.fleet.links import Link
 from fl_server.lab.lab import LabBoard
@@ -30,6 +31,10 @@ def link_of(**network: object) -> Link:
 
 def connected(board: str) -> facts.BoardConnected:
     return facts.BoardConnected(f"board {board}", board)
+
+
+def trains(board: str) -> facts.Info:
+    return facts.Info(info=Info(run="r.1", round=1, client=0, board=board, state="training"))
 
 
 def test_boards_are_started_with_their_clients_speed_and_memory() -> None:
@@ -65,9 +70,16 @@ def test_jitter_is_drawn_for_what_comes_after_a_pause_only() -> None:
     assert later != pytest.approx(first)
 
 
-def test_the_time_of_the_run_begins_when_everybody_who_is_there_has_registered() -> None:
-    away = {"away": [[0.0, 1000.0]]}
-    fleet = LabFleet(fleet_of(group("a", boards=2), group("b", presence=away)), EXPERIMENT)
+AWAY = {"away": [[0.0, 1000.0]]}
+
+
+@pytest.mark.parametrize(
+    ("presence", "last"), [({}, trains("a-1")), (AWAY, connected("a-2"))], ids=["job", "boards"]
+)
+def test_time_begins_with_the_first_job_or_with_all_boards_if_some_are_away(
+    presence: dict[str, object], last: facts.Fact
+) -> None:
+    fleet = LabFleet(fleet_of(group("a", boards=2), group("b", presence=presence)), EXPERIMENT)
     relays = {name: Relay(1) for name in fleet.boards}
     try:
         for name, relay in relays.items():
@@ -76,8 +88,9 @@ def test_the_time_of_the_run_begins_when_everybody_who_is_there_has_registered()
             relay.shape for relay in relays.values() if isinstance(relay.shape, ShapedLink)
         ]
         fleet.observe(connected("a-1"))
+        fleet.observe(facts.RoundOpened(round=1, selected=(0,), testers=()))
         assert [shape.began for shape in shapes] == [math.inf] * 3
-        fleet.observe(connected("a-2"))
+        fleet.observe(last)
         assert len({shape.began for shape in shapes}) == 1
         assert shapes[0].began <= time.monotonic()
     finally:
@@ -93,7 +106,7 @@ def test_a_board_that_is_away_cannot_connect_until_it_is_back() -> None:
         try:
             fleet.shape("a-1", relay)
             assert not answers(relay, broker)
-            fleet.observe(facts.RoundOpened(round=1, selected=(0,), testers=()))
+            fleet.observe(trains("a-1"))
             end = time.monotonic() + 30
             while not answers(relay, broker):
                 assert time.monotonic() < end

@@ -19,7 +19,7 @@ from fl_server.reports.output.render import show, to_csv, to_html, to_latex, to_
 from fl_server.reports.reference import Reference
 from fl_server.reports.run_data import RunData
 from fl_server.reports.runs import read_reference
-from fl_server.reports.tables import Column, Table
+from fl_server.reports.tables import Column, Table, reach
 from fl_server.reports.tables.compare import comparison
 from fl_server.reports.tables.computed import computed_table
 from fl_server.reports.timing import board_times, faults
@@ -95,12 +95,27 @@ def test_a_curve_has_the_mean_of_each_round() -> None:
 
 def test_an_accuracy_that_only_some_runs_reach_says_so() -> None:
     groups = group_runs([run(0.1, 0.55, seed=1), run(0.1, 0.2, 0.65, seed=2)])
-    table = tables.rounds_to(groups, "global")
+    table = reach.rounds_to(groups, "global")
     assert table is not None
     assert [column.name for column in table.columns] == ["run", "50 %", "60 %"]
     assert show(table.rows[0][1], "count") == "1.5 ± 0.7"
     assert show(table.rows[0][2], "count") == "2 (1/2)"
-    assert tables.rounds_to(group_runs([run(0.1)]), "global") is None
+    assert reach.rounds_to(group_runs([run(0.1)]), "global") is None
+
+
+def test_time_and_energy_to_a_level_are_of_all_rounds_until_then() -> None:
+    plain = run(0.1, 0.2, 0.55, 0.9)
+    assert reach.energy_to(group_runs([plain])) is None  # no board measures it
+    lines = tuple(
+        replace(one, energy_joules=7.0, idle_joules=3.0) if one.round else one
+        for one in plain.lines
+    )
+    summary = summarize(lines, classification())
+    groups = group_runs([dataclasses.replace(plain, lines=lines, summary=summary)])
+    seconds, energy = reach.time_to(groups), reach.energy_to(groups)
+    assert seconds is not None
+    assert energy is not None
+    assert [show(table.rows[0][1], "count") for table in (seconds, energy)] == ["4", "20"]
 
 
 def test_costs_are_per_round_and_in_all() -> None:

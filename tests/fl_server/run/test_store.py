@@ -103,19 +103,19 @@ def test_the_open_round_and_its_safe_updates_survive_and_damaged_ones_do_not(
     store.open_round(Open(1, (0, 2, 3), (0, 1, 2, 3)))
     for client in (3, 2, 0):
         blob = update(store, client)
-        store.update_path(1, client, blob_digest(blob)).write_bytes(blob)
+        store.updates.path(1, client, blob_digest(blob)).write_bytes(blob)
     torn = next(store.folder.glob("journal/*/client-000002-*"))
     torn.write_bytes(torn.read_bytes()[:50])
     again = RunStore(store.folder)
     assert again.opened(1) == Open(1, (0, 2, 3), (0, 1, 2, 3))
     assert again.opened(2) is None
-    assert again.safe_updates(1) == (3, 0)  # in the order in which they came
-    assert again.update_path(1, 2, "d").name == "client-000002-000004-d.safetensors"
-    assert again.load_update(1, 3) == update(again, 3)
+    assert again.updates.safe(1) == (3, 0)  # in the order in which they came
+    assert again.updates.path(1, 2, "d").name == "client-000002-000004-d.safetensors"
+    assert again.updates.load(1, 3) == update(again, 3)
     again.close_round(1)
     assert again.opened(1) is None
     with pytest.raises(StoreError, match="is gone"):
-        again.load_update(1, 3)
+        again.updates.load(1, 3)
 
 
 def test_a_torn_list_of_the_open_round_is_discarded(store: RunStore) -> None:

@@ -29,7 +29,7 @@ from fl_server.watch.facts.lines import TrainingLine, parse_line
 from fl_server.watch.facts.making import SILENCE_SECONDS, evaluated, kind_of
 from fl_server.watch.listener import Listener
 from fl_server.watch.view import View
-from fl_server.watch.web.sections import change, model, sections, whole
+from fl_server.web.sections import change, model, sections, whole
 from tests.some_sums import counted
 
 RUN = "demo-1.00c0ffee"

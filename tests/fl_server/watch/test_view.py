@@ -21,10 +21,10 @@ from fl_server.watch import facts
 from fl_server.watch.displays import Lines, Screen, describe, json_line, warning_line
 from fl_server.watch.facts import Fact
 from fl_server.watch.facts.making import evaluated
-from fl_server.watch.screen import draw, results_table
+from fl_server.watch.screen import HEIGHT, draw, results_table
 from fl_server.watch.view import View
-from fl_server.watch.web.audience import Audience
 from fl_server.watch.words import duration, size, sparkline
+from fl_server.web.audience import Audience
 
 B1 = facts.Presence("b1", connected=True, clients=(0, 1), time=2.0)
 B2 = facts.Presence("b2", connected=True, clients=(2,), time=2.0)
@@ -79,12 +79,52 @@ def often_switched() -> Iterator[None]:
         sys.setswitchinterval(usual)
 
 
-def drawn(view: View, now: float = 10.0) -> str:
+def drawn(view: View, now: float = 10.0, height: int = HEIGHT) -> str:
     console = Console(file=StringIO(), width=110, force_terminal=False)
-    console.print(draw(view, now))
+    console.print(draw(view, now, height))
     output = console.file
     assert isinstance(output, StringIO)
     return output.getvalue()
+
+
+def fleet_of(boards: int) -> View:
+    """A view of so many boards, with more news than fit."""
+    there = [
+        facts.Presence(f"b{n}", connected=True, clients=(n,), time=2.0) for n in range(boards)
+    ]
+    news = [facts.Waiting(f"news {n}", time=1.0) for n in range(9)]
+    return view_of(FACTS[0], *there, *news, LINE, CLOSED)
+
+
+@pytest.mark.parametrize(("height", "news"), [(60, 6), (40, 4), (38, 2)])
+def test_thirty_boards_are_all_shown_where_there_is_room(height: int, news: int) -> None:
+    text = drawn(fleet_of(30), height=height)
+    assert all(f" b{n} " in text for n in range(30))
+    assert text.count("news") == news
+    assert len(text.splitlines()) <= height
+
+
+@pytest.mark.parametrize("height", [12, 24, 37])
+def test_boards_that_do_not_fit_are_counted_and_the_whole_height_is_used(height: int) -> None:
+    text = drawn(fleet_of(30), height=height)
+    assert len(text.splitlines()) == height
+    shown = sum(f" b{n} " in text for n in range(30))
+    assert f"+{30 - shown} more" in text
+    assert f"{30 - shown} waiting" in text
+
+
+def test_a_resumed_run_knows_its_curve_its_best_and_its_boards() -> None:
+    best = evaluated({"round": 1, "accuracy_global": 0.7, "time": 9.5})
+    again = facts.Started(
+        run="x-1", folder="x", rounds=2, done=1, participants=3, incarnation=2, time=20.0
+    )
+    view = view_of(*FACTS, CLOSED, LINE, best, again)
+    assert [view.boards[name].doing for name in ("b1", "b2")] == ["missing", "missing"]
+    text = drawn(view, now=21.0)
+    assert "waiting for boards" in text
+    assert "(best 70.0 %) ▁█" in text
+    assert "last round 6.0 s" in text
+    assert view.after(replace(B1, time=22.0)).boards["b1"].doing == "waiting"
 
 
 def test_the_screen_shows_rounds_boards_clients_epochs_and_last_seen() -> None:

@@ -1,4 +1,4 @@
-"""Pack users' own code into an archive: pack_code.py FOLDER ARCHIVE.
+"""Pack users' own code into an archive, and print its digest: pack_code.py FOLDER ARCHIVE.
 
 All Python files of the folder, or, if it is a package (with an `__init__.py`), the package. The
 same files make the same bytes, so that boards that have them are left alone.
@@ -7,6 +7,7 @@ same files make the same bytes, so that boards that have them are left alone.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import sys
 import tarfile
@@ -43,7 +44,9 @@ def main() -> None:
     if not files(folder):
         sys.exit(f"{folder} has no Python files")
     archive.parent.mkdir(parents=True, exist_ok=True)
-    archive.write_bytes(pack(folder))
+    packed = pack(folder)
+    archive.write_bytes(packed)
+    sys.stdout.write(hashlib.sha256(packed).hexdigest() + "\n")
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def test_a_client_has_a_folder_or_a_file_of_its_own_or_shares_one(tmp_path: Path
     assert len(make_local_shard(found, board, 1, 1)[1].targets) == 20
     named = experiment(tmp_path, place="r-{client}.csv").data
     assert len(make_local_shard(named, board, 2, 1)[1].targets) == 30
-    with pytest.raises(DataError, match=r"client 0 has no data: there is not .*r-0\.csv"):
+    with pytest.raises(DataError, match=r"client 0 has no data: there is no .*r-0\.csv"):
         make_local_shard(named, board, 0, 1)
 
 

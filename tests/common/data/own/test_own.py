@@ -157,19 +157,26 @@ def test_a_function_returns_named_arrays_and_may_name_natural_clients(
     assert info_of(found.data).kind == "classification"
 
 
-@pytest.mark.parametrize("partition", ["dirichlet", "dirichlet-client", "ls", "qs", "lsqs"])
+@pytest.mark.parametrize(
+    "partition", ["dirichlet", "dirichlet-client", "ls", "qs", "lsqs", "classes"]
+)
 def test_numbers_are_divided_by_bins_where_classes_would_be(
     tmp_path: Path, partition: str
 ) -> None:
     table(tmp_path)
-    settings = [f'partition = "{partition}"', "bins = 4", "min_size = 4"]
+    settings = [
+        f'partition = "{partition}"',
+        "bins = 4",
+        "min_size = 4",
+        "classes_per_client = 3",
+    ]
     file = tmp_path / "my.toml"
     text = ["[data]", 'dataset = "csv:t.csv"', 'target = "y"', "clients = 3", *settings]
     file.write_text("\n".join([*text, "[model]", 'name = "dnn"']), encoding="utf-8")
     found = load_experiment(file)
     shards = ShardSet(tmp_path / "shards", found).ensure(range(3))
     sizes = [len(shards.load(client).train) for client in range(3)]
-    assert sum(sizes) >= 40
+    assert sum(sizes) >= 30
     assert shards.load(0).counts.tolist() == [sizes[0]]
 
 

@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Make, tuple[str, ...], str]] = {
     "not text": (
         lambda folder: _write(folder / "t.csv", "a\xffb", "latin-1"),
         TABLE,
-        "cannot be read as CSV",
+        "is not text in UTF-8 (byte 0xff); save it in that encoding",
     ),
     "too few": (csv(*GOOD[:5]), TABLE, "csv:t.csv has only 4 samples; every client needs"),
     "too many texts": (
@@ -120,6 +120,42 @@ CASES: dict[str, tuple[Make, tuple[str, ...], str]] = {
         lambda f: _write(f / "p" / "cats" / "1.png", "cat"),
         ("folder:p",),
         "1.png is not a whole image",
+    ),
+    "infinite": (csv(*GOOD, "1,inf,2"), TABLE, "column 'b': 'inf' is not a finite number"),
+    "fractions as classes": (
+        csv("a,y", *(f"1,{at}.5" for at in range(40))),
+        (*TABLE, 'partition = "iid"\n[task]\nkind = "classification"'),
+        "line 2, column 'y': 0.5 is not a class; expected texts or whole numbers, or task.kind",
+    ),
+    "one class only": (
+        csv("a,y", *["1,yes"] * 40),
+        TABLE,
+        "all samples have the class 'yes' in 'y'; expected at least two classes",
+    ),
+    "one class only, in arrays": (
+        npz(x=[[1.0]] * 9, target=[3] * 9),
+        ("npz:d.npz",),
+        "all samples have the class '3' in 'target'",
+    ),
+    "samples of different shapes": (
+        py("def load(folder):\n    return {'x': [[1, 2], [3]], 'target': [0, 1]}"),
+        FUNCTION,
+        "whose 'x' is no array: its samples have different shapes",
+    ),
+    "not a zip file": (
+        lambda f: _write(f / "d.npz", "hello"),
+        ("npz:d.npz",),
+        "d.npz is not an .npz file; expected what numpy.savez writes",
+    ),
+    "skewed labels": (
+        npz(x=[[1.0]] * 40, target=[[0, 1]] * 40),
+        ("npz:d.npz", 'partition = "dirichlet"'),
+        "my.toml:4: data.partition is 'dirichlet', but targets of 'npz:d.npz' are several",
+    ),
+    "no groups": (
+        csv(*GOOD),
+        (*TABLE, 'partition = "natural"'),
+        "expected another partition, or data.group = the column",
     ),
     "of ours": (
         lambda _: None,

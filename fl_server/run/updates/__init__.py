@@ -1,0 +1,1 @@
+"""The updates of an open round: on their way in, on disk, added up."""
