@@ -1,6 +1,6 @@
 """Certificates as bytes: a CA, and certificates that it signs. Files are authority.py's.
 
-The only module that imports cryptography, an optional package that only the broker's machine
+The only module here that imports cryptography, an optional package that the broker's machine
 needs; `authority.py` imports this one when it is used.
 """
 

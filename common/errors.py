@@ -8,9 +8,11 @@ FedbedError             exit code 1
 ├── StoreError          a run or state folder cannot be read, written or locked
 ├── ClaimError          this board name, client id or federation is already taken
 ├── RevealError         a request that would open a single update of a secured round
+├── WithdrawnError      a client cannot take part in the rest of a secured round
 └── ProtocolError       bytes that are not a valid message; never leaves a service
     ├── VersionError    a message of another protocol version
-    └── StrayUpdateError    bytes that are not the update they were sent as
+    ├── StrayUpdateError    bytes that are not the update they were sent as
+    └── UnfitUpdateError    an update that no exact sum can hold
 """
 
 from __future__ import annotations
@@ -48,6 +50,10 @@ class RevealError(FedbedError):
     """A request that would open a single update of a secured round."""
 
 
+class WithdrawnError(FedbedError):
+    """A client cannot take part in the rest of a secured round."""
+
+
 class ProtocolError(FedbedError):
     """Bytes that are not a valid message."""
 
@@ -58,3 +64,7 @@ class VersionError(ProtocolError):
 
 class StrayUpdateError(ProtocolError):
     """Not an update of the client, round and run it was sent for: the right one may follow."""
+
+
+class UnfitUpdateError(ProtocolError):
+    """An update that no exact sum can hold; another training gives the same."""

@@ -26,8 +26,10 @@ from common.wire.link import (
 )
 from common.wire.messages import (
     Chunk,
+    ChunkHeader,
     Connected,
     CurrentRound,
+    Info,
     Selected,
     TrainDetail,
     TrainEnd,
@@ -36,26 +38,7 @@ from common.wire.presence import Presence, first_claim
 from common.wire.topics import board_subscriptions, packet, unpack
 from common.worker.pool import Pool
 from fl_client.agent import machine as agent
-from fl_client.agent.state import (
-    Action,
-    CancelJob,
-    CloseRun,
-    Event,
-    OpenFailed,
-    OpenRun,
-    PartReceived,
-    Policy,
-    Prune,
-    Publish,
-    Received,
-    Reconnected,
-    SendUpdate,
-    SnapshotLost,
-    StartJob,
-    State,
-    Tick,
-    UpdateStreamed,
-)
+from fl_client.agent import state as a
 from fl_client.downloads import Downloads
 from fl_client.hardware.gauges import Gauges
 from fl_client.jobs import Jobs
@@ -89,8 +72,8 @@ class Daemon:
         self._pool = pool
         self._notifier = notifier
         self._clock = clock
-        self._policy = Policy(settings.board, settings.clients, settings.workers)
-        self._state = State()
+        self._policy = a.Policy(settings.board, settings.clients, settings.workers)
+        self._state = a.State()
         self._recorder = (
             Recorder(settings.record, self._policy, self._state) if settings.record else None
         )
@@ -122,7 +105,7 @@ class Daemon:
         )
 
     @property
-    def state(self) -> State:
+    def state(self) -> a.State:
         """What the agent knows."""
         return self._state
 
@@ -168,7 +151,7 @@ class Daemon:
             self._take(happening)
         while self._outgoing.lost:
             lost = self._outgoing.lost.pop()
-            self._feed(SnapshotLost(lost.client, lost.round, self._clock()))
+            self._feed(a.SnapshotLost(lost.client, lost.round, self._clock()))
         if self._clock() - self._ticked >= TICK_SECONDS:
             self._tick()
         return True
@@ -179,7 +162,7 @@ class Daemon:
         self._jobs.tick()
         if self._presence.tick():
             self._begin()
-        self._feed(Tick(self._ticked))
+        self._feed(a.Tick(self._ticked))
 
     # from the link
 
@@ -190,7 +173,7 @@ class Daemon:
                 log.info("connected to the broker at %s", self._settings.address)
                 self._notifier.status("connected")
                 self._presence.connected(connection)
-                self._feed(Reconnected(now))
+                self._feed(a.Reconnected(now))
             case Down(reason):
                 self._notifier.status("waiting for the broker")
                 log.warning(
@@ -208,11 +191,14 @@ class Daemon:
                     self._link.confirm(happening)
             case Streamed(token):
                 assert isinstance(token, UpdateKey), "only updates are streamed"
-                self._feed(UpdateStreamed(token.client, token.round, now))
+                self._feed(a.UpdateStreamed(token.client, token.round, now))
             case Posted(report):
                 event = self._jobs.event_of(report, now)
                 if event is not None:
                     self._feed(event)
+                if isinstance(event, a.Opened):  # what came before it is of this run
+                    for part in [*self._downloads.private.values()]:
+                        self._note_part(part, complete=True)
 
     def _receive(self, arrived: Arrived) -> None:
         with self._dropped.guard(arrived.topic, len(arrived.payload)):
@@ -238,12 +224,18 @@ class Daemon:
             if sum(len(held.payload) for held in self._held) < HELD_BYTES:
                 self._held.append(arrived)
         elif isinstance(message, Chunk):
-            done = self._downloads.add(message)
-            run, round_number = message.header.run, message.header.round
-            client_id = message.header.client
-            self._feed(PartReceived(run, round_number, done, self._clock(), client_id))
+            self._note_part(message.header, complete=self._downloads.add(message))
         elif isinstance(message, TrainDetail | CurrentRound | Selected | TrainEnd):
-            self._feed(Received(message, self._clock()))
+            self._feed(a.Received(message, self._clock()))
+
+    def _note_part(self, part: ChunkHeader, *, complete: bool) -> None:
+        step = self._jobs.receive(part) if complete else ""
+        if isinstance(step, Info):  # it cannot go on; said again whenever this comes again
+            self._downloads.private.pop(step.client, None)
+            self._perform(a.Publish(step))
+            return
+        now = self._clock()
+        self._feed(a.PartReceived(part.run, part.round, complete, now, part.client, step))
 
     def _refuse(self, arrived: Arrived, error: VersionError) -> None:
         first = self._dropped.note("version", arrived.topic, len(arrived.payload), str(error))
@@ -265,35 +257,39 @@ class Daemon:
 
     # what the agent decides
 
-    def _feed(self, event: Event) -> None:
+    def _feed(self, event: a.Event) -> None:
         if self._recorder is not None:
             self._recorder.write(event)
         self._state, actions = agent.step(self._policy, self._state, event)
         for action in actions:
             self._perform(action)
 
-    def _perform(self, action: Action) -> None:
+    def _perform(self, action: a.Action) -> None:
         log.debug("%s", action)
         match action:
-            case OpenRun(detail):
+            case a.OpenRun(detail):
                 self._notifier.status(f"run {detail.run}")
                 if not self._jobs.open_run(detail):
-                    self._feed(OpenFailed(detail.run, self._clock()))
-            case CloseRun(run):
+                    self._feed(a.OpenFailed(detail.run, self._clock()))
+            case a.CloseRun(run):
                 log.info("run %s is over on this board", run)
                 self._notifier.status("waiting for an experiment")
                 self._jobs.close_run()
-            case StartJob(job):
+            case a.StartJob(job):
                 self._jobs.start(job)
-            case CancelJob(job):
+            case a.CancelJob(job):
                 self._jobs.cancel(job)
-            case SendUpdate(client_id, round_number, again):
+            case a.SendUpdate(client_id, round_number, again):
                 update = UpdateKey(client_id, round_number)
                 store = self._jobs.open_store
                 packets = self._outgoing.packets(store, update, verify=again)
                 self._link.stream(update, packets)
-            case Publish(message):
+            case a.SendSecret(client_id, round_number, step):
+                out = self._outgoing
+                info = self._jobs.contribution(client_id, round_number, step, out)
+                self._link.publish(packet(self._settings.federation, info))
+            case a.Publish(message):
                 stamped = self._gauges.stamp(message)
                 self._link.publish(packet(self._settings.federation, stamped))
-            case Prune(client_id, keep):
+            case a.Prune(client_id, keep):
                 self._jobs.open_store.prune(client_id, keep)

@@ -9,7 +9,7 @@ from pathlib import Path
 from common.disk.atomic import disk_errors
 from common.errors import ProtocolError
 from common.wire.assembly import SMALL, Assembly
-from common.wire.messages import Chunk
+from common.wire.messages import Chunk, ChunkHeader
 
 KEEP = 2
 
@@ -20,7 +20,7 @@ class Downloads:
     """At most two incomplete and two complete models; they need not survive a restart.
 
     Besides, for every client of this board, one incomplete and one complete download of its
-    own, of the newest round only.
+    own, of the newest round only; of a secured round the newest step.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -28,7 +28,7 @@ class Downloads:
         self._open: list[Assembly] = []
         self._complete: list[tuple[str, int]] = []
         self._private_open: dict[int, Assembly] = {}
-        self._private: dict[int, tuple[str, int]] = {}
+        self.private: dict[int, ChunkHeader] = {}  # of the complete download of each client
         with disk_errors(folder):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
@@ -54,8 +54,12 @@ class Downloads:
 
     def _add_private(self, chunk: Chunk, client_id: int) -> bool:
         header = chunk.header
-        run, round_number = self._private.get(client_id, ("", 0))
-        if header.run == run and header.round <= round_number:
+        known = self.private.get(client_id)
+        if (
+            known is not None
+            and header.run == known.run
+            and (header.round < known.round or header.digest == known.digest)
+        ):
             return False
         assembly = self._private_open.get(client_id)
         if assembly is None or not assembly.fits(header):
@@ -69,9 +73,9 @@ class Downloads:
         del self._private_open[client_id]
         if not _keep(assembly, self.private_path(header.run, header.round, client_id)):
             return False
-        if client_id in self._private:
-            self.private_path(*self._private[client_id], client_id).unlink(missing_ok=True)
-        self._private[client_id] = (header.run, header.round)
+        if known is not None and (known.run, known.round) != (header.run, header.round):
+            self.private_path(known.run, known.round, client_id).unlink(missing_ok=True)
+        self.private[client_id] = header
         return True
 
     def _finish(self, assembly: Assembly) -> bool:

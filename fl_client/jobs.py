@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from common import VERSION
 from common.config import Experiment
-from common.errors import FedbedError
+from common.errors import FedbedError, RevealError, WithdrawnError
 from common.experiment.resolve import algorithm_of, own_code, participants_of
-from common.wire.messages import Info, TrainDetail
+from common.privacy.available import check_available
+from common.privacy.rules import Secret
+from common.wire.messages import ChunkHeader, Info, InfoState, Step, TrainDetail
 from common.worker.orders import EpochDone, JobDone, JobError, JobOrder, Prepare, Prepared
 from common.worker.pool import Pool
 from common.worker.snapshot_store import SnapshotStore
@@ -29,7 +32,11 @@ from fl_client.agent.state import (
 from fl_client.downloads import Downloads
 from fl_client.hardware.gauges import Gauges
 from fl_client.old_runs import forget_old_runs
+from fl_client.outgoing import Outgoing, UpdateKey
 from fl_client.settings import Settings
+
+if TYPE_CHECKING:
+    from fl_client.secrets import Secrets
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +62,8 @@ class Jobs:
         self._gauges = gauges
         self._publish_problem = publish_problem
         self._preparing: SnapshotStore | None = None
+        self._threshold = 0.0
+        self.secrets: Secrets | None = None  # of a secured run
         self._private = False  # whether a client that trains has a download of its own
         self._running: dict[int, Job] = {}
         self._last_job = 0
@@ -75,6 +84,8 @@ class Jobs:
             mine = sorted(set(self._policy.clients) & set(participants_of(experiment)))
             if not own_code(experiment):  # which only training processes import
                 algorithm_of(experiment)
+            if experiment.privacy.secure:
+                check_available()
         except (msgspec.DecodeError, FedbedError) as error:
             problem = f"cannot take part in {detail.run} (fedbed {detail.version}): {error}"
             self._publish_problem(problem)
@@ -82,6 +93,7 @@ class Jobs:
         folder = self._folder / "runs" / detail.run
         forget_old_runs(folder)
         self._preparing = SnapshotStore(folder, detail.run)
+        self._threshold = experiment.privacy.threshold
         self._pool.release()
         self._pool.prepare(
             Prepare(
@@ -103,16 +115,18 @@ class Jobs:
         """Forget the run and end its jobs."""
         self._pool.release()
         self._running.clear()
-        self._store = None
+        self._store = self.secrets = None
 
     def start(self, job: Job) -> None:
         """Have a job done."""
         self.tick()
         self._last_job += 1
         self._running[self._last_job] = job
-        run, private = self.open_store.run, ""
+        run, private, secret = self.open_store.run, "", ""
         if job.kind == "train" and self._private:
             private = str(self._downloads.private_path(run, job.round, job.client))
+        if job.kind == "train" and self.secrets is not None:
+            secret = str(self.secrets.path(job.client))
         self._pool.start(
             JobOrder(
                 job=self._last_job,
@@ -122,6 +136,7 @@ class Jobs:
                 base=job.base,
                 download=str(self._downloads.path(run, job.round)),
                 private=private,
+                secret=secret,
             )
         )
 
@@ -143,13 +158,14 @@ class Jobs:
             case EpochDone(job=job_id) if job_id in self._running:
                 job = self._running[job_id]
                 info = self._info(job, state="training", epoch=report.epoch)
-                info = msgspec.structs.replace(info, epochs=report.epochs, loss=report.loss)
+                loss = None if self.secrets else report.loss
+                info = msgspec.structs.replace(info, epochs=report.epochs, loss=loss)
                 return EpochFinished(job, info, now)
             case JobError(job=job_id, problem=problem) if job_id in self._running:
                 job = self._running.pop(job_id)
                 if problem:
                     log.error("client %d, round %d: %s", job.client, job.round, problem)
-                return JobFailed(job, problem, now)
+                return JobFailed(job, problem, now, report.final)
             case JobDone(job=job_id) if job_id in self._running:
                 joules = self._gauges.ended(job_id, self._running)
                 return self._done(self._running.pop(job_id), report, joules, now)
@@ -164,6 +180,7 @@ class Jobs:
         if report.problem:
             return OpenFailed(report.run, now)
         self._store, self._private = store, report.private
+        self.secrets = self._open_secrets(store) if report.secure else None
         return Opened(
             report.run,
             store.scan(),
@@ -172,19 +189,25 @@ class Jobs:
             report.stateful,
             report.private,
             report.data,
+            report.secure,
         )
+
+    def _open_secrets(self, store: SnapshotStore) -> Secrets:
+        from fl_client.secrets import Secrets  # needs a package that others need not have
+
+        return Secrets(store.folder, store.run, self._threshold)
 
     def _done(self, job: Job, done: JobDone, joules: float | None, now: float) -> Event:
         if done.metrics is not None:
             return Tested(job, done.metrics, now)
         info = msgspec.structs.replace(
             self._info(job, state="trained"),
-            loss=done.loss,
             seconds=done.seconds,
             bytes=done.bytes,
-            samples=done.samples,
             joules=joules,
         )
+        if self.secrets is None:  # else both are summed under the masks
+            info = msgspec.structs.replace(info, loss=done.loss, samples=done.samples)
         log.info("client %d, round %d: trained in %.1f s", job.client, job.round, done.seconds)
         return Trained(job, info, now)
 
@@ -192,4 +215,55 @@ class Jobs:
         ids = {"run": self.open_store.run, "round": job.round, "client": job.client}
         return msgspec.convert(
             {**ids, "board": self._policy.board, "state": state, "epoch": epoch}, Info
+        )
+
+    # secured runs
+
+    def receive(self, chunk: ChunkHeader) -> Step | Info:
+        """Take a complete download of one client, of a secured round: the step that it is for,
+        or that the client cannot go on."""
+        client_id, round_number = chunk.client, chunk.round
+        open_run = self._store.run if self._store is not None else ""
+        if self.secrets is None or client_id is None or chunk.run != open_run:
+            return ""
+        path = self._downloads.private_path(chunk.run, round_number, client_id)
+        try:
+            return self.secrets.receive(path.read_bytes(), client_id, round_number)
+        except WithdrawnError as error:
+            return self._about(client_id, round_number, "withdrawn", problem=str(error))
+
+    def contribution(
+        self, client_id: int, round_number: int, step: Step, outgoing: Outgoing
+    ) -> Info:
+        """What a client sends in a step of a secured round."""
+        assert self.secrets is not None, "asked only in secured runs"
+        store, known = self.open_store, self.secrets.has_keys(client_id, round_number)
+        if step == "keys" and not known and round_number in store.rounds(client_id):
+            outgoing.discard(store, UpdateKey(client_id, round_number))  # its masks are lost
+        try:
+            secret = self.secrets.message(client_id, round_number, step)
+        except WithdrawnError as error:
+            return self._about(client_id, round_number, "withdrawn", problem=str(error))
+        except RevealError as error:
+            log.warning("client %d, round %d: %s", client_id, round_number, error)
+            return self._about(client_id, round_number, "refused", problem=str(error))
+        return self._about(client_id, round_number, "secret", secret=secret)
+
+    def _about(
+        self,
+        client_id: int,
+        round_number: int,
+        state: InfoState,
+        *,
+        secret: Secret | None = None,
+        problem: str = "",
+    ) -> Info:
+        return Info(
+            run=self.open_store.run,
+            round=round_number,
+            client=client_id,
+            board=self._policy.board,
+            state=state,
+            problem=problem[:1000],
+            secret=secret,
         )

@@ -38,10 +38,14 @@ class Outgoing:
             blob, digest = store.outgoing(client_id, round_number, verify=verify)
         except StoreError as error:
             log.warning("discarded a snapshot: %s", error)
-            store.prune(client_id, store.rounds(client_id) - {round_number})
-            self.lost.append(update)
+            self.discard(store, update)
             return
         for chunk in cut(
             blob, run=store.run, round_number=round_number, client=client_id, digest=digest
         ):
             yield packet(self._federation, chunk)
+
+    def discard(self, store: SnapshotStore, update: UpdateKey) -> None:
+        """Delete a snapshot that nobody can use; it is computed again."""
+        store.prune(update.client, store.rounds(update.client) - {update.round})
+        self.lost.append(update)

@@ -44,6 +44,24 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if config.option.markexpr == "not slow" else "fedbed")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Every worker begins with its share of the tests that take long.
+
+    They mostly wait, and have a timeout of their own. One that began last would be waited for
+    while the other workers have nothing left to do.
+    """
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    long = [item for item in items if item.get_closest_marker("timeout")]
+    short = [item for item in items if item.get_closest_marker("timeout") is None]
+    items[:] = [
+        item
+        for worker in range(workers)
+        for each in (long, short)
+        for item in each[worker * len(each) // workers : (worker + 1) * len(each) // workers]
+    ]
+
+
 def pytest_collection_finish() -> None:
     """What is imported by now stays; the collector need not look at it in every test.
 

@@ -18,6 +18,7 @@ from common.errors import FedbedError
 from common.wire.messages import ClientMetrics
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.worker.orders import JobDone, JobError, JobOrder, Prepare, Prepared, Report
+from common.worker.secret_store import masked_update
 from common.worker.snapshot_store import SnapshotStore
 from tests.some_sums import counted
 
@@ -78,8 +79,9 @@ class HashingPool:
     def work(self, choice: int = 0) -> bool:
         """Do one piece: prepare, write a snapshot, or report; False if there is none."""
         if self._unprepared is not None:
-            run, self._unprepared = self._unprepared.run, None
-            self._post(Prepared(run=run, problem=self.problem))
+            run, secure = self._unprepared.run, self._unprepared.experiment.privacy.secure
+            self._unprepared = None
+            self._post(Prepared(run=run, problem=self.problem, secure=secure))
             return True
         if not self._jobs:
             return False
@@ -139,6 +141,9 @@ class HashingPool:
             loss=float(drawn[2]),
         )
         blob = encode_tensors(update, meta)
+        if order.secret:
+            assert self._order is not None
+            blob = masked_update(Path(order.secret), blob, self._order.experiment)
         state = {"seen": drawn}
         self._store.write(
             order.client, order.round, state=state, update=blob, tests=None, durable=False

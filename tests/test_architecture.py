@@ -54,7 +54,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"__main__"},
     ),
     "fl_client": (
-        {"__init__", "downloads", "old_runs", "outgoing", "settings"},
+        {"__init__", "downloads", "old_runs", "outgoing", "secrets", "settings"},
         {"agent"},
         {"hardware"},
         {"jobs"},

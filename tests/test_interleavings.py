@@ -30,6 +30,11 @@ patient_setups = st.builds(
     evaluate_every=st.sampled_from((1, 2)),
     local=st.booleans(),
 )
+secured_setups = st.builds(
+    dataclasses.replace,
+    patient_setups.filter(lambda setup: len(setup.clients) * setup.rate >= 3),
+    threshold=st.sampled_from((0.51, 0.6, 1.0)),
+)
 hasty_setups = st.builds(
     dataclasses.replace,
     patient_setups,
@@ -49,6 +54,14 @@ buffered_setups = st.builds(
     buffer=st.sampled_from((1, 2, 3)),
     max_staleness=st.sampled_from((0, 1, 3)),
     start_with=st.sampled_from((None, 1)),
+)
+hasty_secured_setups = st.builds(
+    dataclasses.replace,
+    secured_setups,
+    grace=st.sampled_from((0.0, 2.0, 20.0)),
+    deadline=st.sampled_from((float("inf"), 5.0, 60.0)),
+    min_updates=st.sampled_from((1, 2, 3)),
+    start_with=st.sampled_from((None, 3)),
 )
 # long enough to reach into the last round; Hypothesis prefers short ones
 stories = st.binary(min_size=80, max_size=LONGEST_STORY)
@@ -133,7 +146,8 @@ def others_are_enough(setup: Setup, gone: int) -> bool:
     """To start at all, and to fill a round."""
     lost = len(setup.boards[gone % len(setup.boards)])
     there = len(setup.clients) - lost
-    return there >= max(least_updates(setup), setup.start_with or len(setup.clients))
+    least = max(least_updates(setup), 3 if setup.threshold else 1)
+    return there >= max(least, setup.start_with or len(setup.clients))
 
 
 @settings(max_examples=40)
@@ -142,6 +156,58 @@ def test_a_disturbed_run_ends_with_the_numbers_of_an_undisturbed_one(
     setup: Setup, story: bytes, leftovers: bool
 ) -> None:
     check_that_nothing_changed(setup, story, leftovers=leftovers)
+
+
+@settings(max_examples=40)
+@given(secured_setups, stories, st.booleans())
+def test_a_disturbed_secured_run_ends_with_the_numbers_of_an_unsecured_one(
+    setup: Setup, story: bytes, leftovers: bool
+) -> None:
+    world = World(setup, leftovers=leftovers)
+    world.disturb(story)
+    world.settle(SECONDS)
+    assert world.outcome().finished
+    check_that_it_is_like_an_unsecured_one(setup, world.outcome())
+    check_that_it_stays_finished(world)
+
+
+def check_that_it_is_like_an_unsecured_one(setup: Setup, outcome: Outcome) -> None:
+    plain = undisturbed(dataclasses.replace(setup, threshold=0.0))
+    assert (outcome.model, outcome.aggregated) == (plain.model, plain.aggregated)
+    assert outcome.lines == plain.lines
+
+
+@settings(max_examples=40)
+@given(hasty_secured_setups, stories, st.none() | st.integers(0, 2))
+def test_an_impatient_secured_run_ends_and_opens_no_sum_of_too_few(
+    setup: Setup, story: bytes, gone: int | None
+) -> None:
+    world = World(setup)
+    world.disturb(story)
+    if gone is not None:
+        world.boards[gone % len(world.boards)].die_for_good()
+    world.settle(SECONDS)
+    outcome = world.outcome()
+    numbers = [round_number for round_number, _, _ in outcome.aggregated]
+    assert numbers == list(range(1, len(numbers) + 1))
+    for _, used, _ in outcome.aggregated:
+        assert len(used) == 0 or len(used) >= 2  # the threshold of three clients
+    if gone is None or others_are_enough(setup, gone):
+        assert outcome.finished
+
+
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["coordinator", "board-0", "board-1"])
+def test_a_restart_at_any_action_boundary_of_a_secured_run_changes_nothing(
+    name: str, stride: int
+) -> None:
+    setup = Setup(threshold=0.6)
+    for boundary in range(0, moves_of(setup, name), stride):
+        world = World(setup)
+        world.run_until_quiet(lambda: world.moved[name] == boundary)  # noqa: B023 - runs now
+        next(party for party in world.parties if party.name == name).crash()
+        world.settle(SECONDS)
+        check_that_it_is_like_an_unsecured_one(setup, world.outcome())
 
 
 @settings(max_examples=25)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from common.algorithms.base import Algorithm
 from common.config import Experiment
 from common.errors import ConfigError
-
-LEAST_SECURE = 3  # a sum of two tells each of them the other's update
-MOST_SECURE = 1000  # clients in a round: each sends a share to each
+from common.privacy.rules import LEAST_SECURE, MOST_SECURE
 
 
 def check_privacy(experiment: Experiment, algorithm: Algorithm, participants: int) -> None:
@@ -27,6 +25,11 @@ def check_privacy(experiment: Experiment, algorithm: Algorithm, participants: in
         raise ConfigError(
             f"privacy.secure is true, but aggregation.clip_norm is {settings.clip_norm:g}: the "
             "coordinator sees no single update to shorten; expected 0"
+        )
+    if experiment.selection.extra:
+        raise ConfigError(
+            f"privacy.secure is true, but selection.extra is {experiment.selection.extra}: "
+            "everybody whose keys are used counts; expected 0"
         )
     if algorithm.needs_each or algorithm.private is not None:
         raise ConfigError(

@@ -1,7 +1,7 @@
 """PURE: keys, sealed messages and streams of mask bytes, from the package `cryptography`.
 
-The only module of `common` that imports it: whoever needs this one imports it when a secured
-run begins, and says what to install if that fails (`needs.py`).
+The only module of `common` that imports it. It is optional, so `secure.py`, which is built on
+this one, is imported only when a secured run begins (`available.py`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from common.arrays import Array
 from common.errors import ProtocolError
+from common.privacy.rules import KEY_BYTES
 
-KEY_BYTES = 32
 _ONCE = bytes(12)  # every key seals one message only, so its nonce need not change
 _START = bytes(16)  # nonce and block counter of a stream; every key makes one stream only
 _PIECE = 64 * 1024  # numbers at a time: they stay in the processor's cache

@@ -87,6 +87,11 @@ def fixed(
     return found
 
 
+def sums_of(parts: int) -> int:
+    """How many numbers a model of so many parts has under the name of SUMS."""
+    return _REPORTED + parts
+
+
 def _parts(arrays: Arrays) -> list[str]:
     return sorted({part_of(name) for name in arrays})
 
@@ -145,6 +150,18 @@ class ExactSum:
             return
         for name, array in integers.items():
             self.total[name] += array
+
+    def is_possible(self) -> bool:
+        """Whether samples and weights are those of so many clients; noise has others."""
+        sums = self.total[SUMS].view(np.int64)
+        most = len(self.clients) * math.ldexp(self.scale.heaviest, self.scale.bits)
+        samples, weights = sums[:2], sums[_REPORTED:]
+        return bool(
+            (samples >= 0).all()
+            and (samples <= most).all()
+            and (weights > 0).all()
+            and (weights <= most).all()
+        )
 
     def result(self, like: Arrays) -> Summed:
         """The mean of the updates, with the kinds of `like`, and the sums of their reports."""

@@ -15,20 +15,15 @@ is known of a round never opens a single update, and tells nothing of other roun
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
-import msgspec
 import numpy as np
-from msgspec import Meta
 
 from common.arrays import Array, Arrays
-from common.errors import ProtocolError, RevealError
+from common.errors import ProtocolError
 from common.privacy import shamir
 from common.privacy.ciphers import (
-    KEY_BYTES,
     agree,
     derive,
     public_key,
@@ -37,17 +32,7 @@ from common.privacy.ciphers import (
     stream,
     unseal,
 )
-
-Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
-SEALED_BYTES = 2 * shamir.SHARE_BYTES + 16
-
-
-class Keys(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What everybody may know of a client in one round; `seal` is the digest of its seed."""
-
-    channel: Key
-    mask: Key
-    seal: Key
+from common.privacy.rules import Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +62,6 @@ class Me:
     def seed(self) -> bytes:
         """Private; whoever has it knows this client's own mask."""
         return derive(self.secret, f"{self.where} seed")
-
-
-def needed(share: float, members: int) -> int:
-    """How many of these members can open a sum: always more than half of them."""
-    return min(members, max(2, math.ceil(share * members - 1e-9), members // 2 + 1))
 
 
 # what a client does
@@ -172,39 +152,11 @@ def answer(
 ) -> dict[int, bytes]:
     """What this client reveals: of survivors a share of the seed, of others of the mask key.
 
-    Whether it may is asked before, of `check_request`.
+    Whether it may is asked before (`check_request` in `rules.py`).
     """
     pairs = unsealed_shares(me, members, threshold, sealed)
     alive = set(survivors)
     return {client: pair[client not in alive] for client, pair in pairs.items()}
-
-
-def check_request(
-    client: int,
-    *,
-    sharers: Sequence[int],
-    threshold: int,
-    survivors: Sequence[int],
-    answered: Sequence[int] | None,
-) -> None:
-    """RevealError if a client must not answer a request to open the sum of these survivors.
-
-    The first request that was answered is final: a second one for another set would reveal
-    both the seed and the mask key of somebody.
-    """
-    asked = set(survivors)
-    if answered is not None and asked != set(answered):
-        raise RevealError(
-            "the request names other survivors than the one answered before: both together "
-            "would open single updates"
-        )
-    if len(asked) < threshold or not asked <= set(sharers):
-        raise RevealError(
-            f"the request names {len(asked)} survivors of {len(sharers)} clients; the sum of "
-            f"fewer than {threshold} is not opened"
-        )
-    if client not in asked:
-        raise RevealError("the request counts this client among those that dropped out")
 
 
 # what the coordinator does

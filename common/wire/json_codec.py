@@ -21,6 +21,7 @@ from common.wire.messages import (
     Connected,
     Job,
     Message,
+    SecureRound,
     TrainDetail,
     Wire,
 )
@@ -33,7 +34,7 @@ T = TypeVar("T")
 W = TypeVar("W", bound=Wire)
 _decoders: dict[object, msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(kind)
-    for kind in (*get_args(Message), ChunkHeader, Job)
+    for kind in (*get_args(Message), ChunkHeader, Job, SecureRound)
     if kind is not Chunk
 }
 

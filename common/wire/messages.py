@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from common.privacy.rules import MOST_SECURE, Keys, Sealed, Secret
 from common.texts import printable
 
 PROTOCOL = 2
@@ -142,6 +143,12 @@ class ClientData(Wire, frozen=True, kw_only=True, omit_defaults=True):
     classes: Annotated[tuple[Natural, ...], Meta(max_length=MOST_COLUMNS)] = ()
 
 
+InfoState: TypeAlias = Literal[
+    "missing", "reset", "training", "trained", "testing", "failed", "data",
+    "secret", "withdrawn", "refused",
+]  # fmt: skip
+
+
 class Info(Wire, frozen=True, kw_only=True):
     """Topic 4: how client `client` is doing in round `round`; `joules` is of its training."""
 
@@ -149,7 +156,7 @@ class Info(Wire, frozen=True, kw_only=True):
     round: Natural
     client: Natural
     board: Name
-    state: Literal["missing", "reset", "training", "trained", "testing", "failed", "data"]
+    state: InfoState
     epoch: Epochs = 0
     epochs: Epochs = 0
     loss: Real | None = None
@@ -161,12 +168,17 @@ class Info(Wire, frozen=True, kw_only=True):
     telemetry: Telemetry | None = None
     data: ClientData | None = None
     arithmetic: Annotated[str, Meta(max_length=200)] = ""  # what has trained it
+    secret: Secret | None = None  # what it contributes to a step of a secured round
 
 
-class CurrentRound(Wire, frozen=True, kw_only=True):
+Step: TypeAlias = Literal["", "keys", "shares", "updates", "opening"]  # of a secured round
+
+
+class CurrentRound(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """Topic 6: where the run is; `safe` and `measured` confirm what boards sent.
 
-    `accepted` has, for every client, the last finished round that used its update.
+    `accepted` has, for every client, the last finished round that used its update. In a secured
+    run `answered` are the selected clients of which this step wants nothing (more).
     """
 
     run: Name
@@ -175,6 +187,31 @@ class CurrentRound(Wire, frozen=True, kw_only=True):
     safe: Ids
     measured: Ids
     accepted: Annotated[dict[Natural, Natural], Meta(max_length=100_000)]
+    step: Step = ""
+    answered: Ids = ()
+
+
+class SecureRound(Wire, frozen=True, kw_only=True):
+    """Topic 3, to one client: a secured round so far; each step adds to the one before.
+
+    First the keys of all `members`; then the shares `sealed` for this client, by all who train;
+    then who has sent an update (`survivors`), so that their sum can be opened.
+    """
+
+    run: Name
+    round: Natural
+    client: Natural
+    threshold: Natural
+    members: Annotated[dict[Natural, Keys], Meta(max_length=MOST_SECURE)]
+    sealed: Annotated[dict[Natural, Sealed], Meta(max_length=MOST_SECURE)] = {}
+    survivors: Annotated[tuple[Natural, ...], Meta(max_length=MOST_SECURE)] = ()
+
+    @property
+    def step(self) -> Step:
+        """The step that it lets a client do."""
+        if self.survivors:
+            return "opening"
+        return "updates" if self.sealed else "shares"
 
 
 def newest(known: CurrentRound | None, message: CurrentRound) -> CurrentRound:
@@ -192,20 +229,13 @@ def newest(known: CurrentRound | None, message: CurrentRound) -> CurrentRound:
 
 
 class Selected(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """Topic 7: who trains in this round, and who tests in it.
-
-    `started` has the clients that train the model of an older round, and which one.
-    """
+    """Topic 7: who trains (`started`: the model of an older round, and which), who tests."""
 
     run: Name
     round: Natural
     clients: Ids
     testers: Ids
     started: Annotated[dict[Natural, Natural], Meta(max_length=100_000)] = {}
-
-    def round_of(self, client: int) -> int:
-        """The round whose model a client trains."""
-        return self.started.get(client, self.round)
 
 
 class Sums(Wire, frozen=True, kw_only=True):

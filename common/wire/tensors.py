@@ -112,6 +112,15 @@ class _Kind(Wire, frozen=True, kw_only=True, forbid_unknown_fields=False):
 
 
 @decodable
+class MaskedMeta(Wire, frozen=True, kw_only=True):
+    """Metadata of an update under masks: whose it is; all else is under the masks."""
+
+    run: Name
+    round: Natural
+    client: Natural
+
+
+@decodable
 class Stamp(Wire, frozen=True, kw_only=True, omit_defaults=True):
     """What a blob says of itself: its encoding, and the metadata as JSON."""
 

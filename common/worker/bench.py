@@ -128,6 +128,10 @@ class Workbench:
             },
         )
         update = encode_tensors(trained.arrays, meta, self.experiment.communication.encoding)
+        if order.secret:
+            from common.worker.secret_store import masked_update  # needs a package of its own
+
+            update = masked_update(Path(order.secret), update, self.experiment)
         state = {**trained.state, **client.memory}
         self._snapshots.write(
             client_id,

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from common.code_files import difference, digests_of
-from common.errors import FedbedError
+from common.errors import FedbedError, UnfitUpdateError
 from common.experiment.resolve import keeps_state, own_code
 from common.learning.device import use_one_thread
 from common.plugins import explain, use_code
@@ -69,6 +69,7 @@ class Executor:
             coupled=algorithm.coupled,
             stateful=keeps_state(order.experiment),
             private=algorithm.private is not None,
+            secure=order.experiment.privacy.secure,
             data=data,
         )
 
@@ -85,7 +86,8 @@ class Executor:
         except AbandonedError:
             return JobError(job=order.job, problem="")
         except (FedbedError, OSError) as error:
-            return JobError(job=order.job, problem=str(error))
+            final = isinstance(error, UnfitUpdateError)
+            return JobError(job=order.job, problem=str(error), final=final)
         except Exception as error:  # noqa: BLE001 - a user's algorithm may raise anything
             return JobError(job=order.job, problem=_unexpected(error))
         return msgspec.structs.replace(done, seconds=pace.elapsed)

@@ -35,6 +35,7 @@ class JobOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     base: int | None
     download: str
     private: str = ""
+    secret: str = ""  # the file with the secrets of the client: its update is masked
 
 
 class Abandon(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -52,6 +53,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     coupled: bool = False
     stateful: bool = False
     private: bool = False
+    secure: bool = False
 
 
 class EpochDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -75,10 +77,14 @@ class JobDone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class JobError(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A job is not done; without a `problem`, because it was abandoned."""
+    """A job is not done; without a `problem`, because it was abandoned.
+
+    `final`: another attempt would end in the same way.
+    """
 
     job: int
     problem: str
+    final: bool = False
 
 
 Order: TypeAlias = Prepare | JobOrder | Abandon

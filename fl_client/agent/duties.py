@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
+from typing import TypeAlias
 
 import msgspec
 
@@ -25,6 +26,7 @@ from fl_client.agent.state import (
     Work,
 )
 
+JobKey: TypeAlias = tuple[Kind, int, int]  # kind, client, round
 RESEND_SECONDS = 3.0
 # Limit on updates that are sent and not yet safe: a broker drops messages if the coordinator is
 # slower than all boards together.
@@ -61,10 +63,10 @@ def drop_old_rounds(work: Work, selected: Selected) -> tuple[Work, tuple[Action,
     that are not selected any more."""
     clients = frozenset(selected.clients)
 
-    def is_wanted(kind: Kind, client: int, round_number: int) -> bool:
-        if kind == "test":
+    def is_wanted(kind: str, client: int, round_number: int) -> bool:
+        if kind != "train":
             return round_number == selected.round
-        return client in clients and round_number == selected.round_of(client)
+        return client in clients and round_number == round_of(selected, client)
 
     stale = frozenset(job for job in work.jobs if not is_wanted(*result_key(job)))
     stale -= work.cancelled
@@ -83,7 +85,7 @@ def start_jobs(
     policy: Policy,
     work: Work,
     current: CurrentRound,
-    ready: Iterable[ResultKey],
+    ready: Iterable[JobKey],
     now: float,
 ) -> tuple[Work, tuple[Action, ...]]:
     """Start as many of these jobs as there are free slots, but none that failed just now."""
@@ -133,13 +135,15 @@ def _begun(policy: Policy, work: Work, job: Job) -> Info:
 
 def wanted_jobs(
     policy: Policy, work: Work, current: CurrentRound, selected: Selected
-) -> Iterator[ResultKey]:
+) -> Iterator[JobKey]:
     """What this board still has to compute in this round: training first."""
     running = {result_key(job) for job in work.jobs}
     untrained = set(selected.clients).difference(current.safe)
+    if current.step in ("keys", "shares"):  # of a secured round
+        untrained = set()
     untested = set(selected.testers).difference(current.measured)
     for client in policy.clients if untrained else ():
-        job: ResultKey = ("train", client, selected.round_of(client))
+        job: JobKey = ("train", client, round_of(selected, client))
         if client not in untrained or job in running:
             continue
         if job[2] not in work.snapshots.get(client, ()):
@@ -156,7 +160,7 @@ def ask_for_weights(
     policy: Policy,
     work: Work,
     current: CurrentRound,
-    waiting: Set[ResultKey],
+    waiting: Set[JobKey],
     now: float,
 ) -> tuple[Work, tuple[Action, ...]]:
     """Report that a download is missing if jobs wait for it and no part came lately.
@@ -178,9 +182,10 @@ def ask_for_weights(
 
 
 def send(
-    policy: Policy, work: Work, current: CurrentRound, selected: Selected, now: float
+    policy: Policy, state: State, work: Work, selected: Selected, now: float
 ) -> tuple[Work, tuple[Action, ...]]:
     """Send what the coordinator has not confirmed, repeatedly; not too much at once."""
+    current = state.current[work.run]
     actions: list[Action] = []
     sent = dict(work.sent)
     open_bytes = sum(
@@ -189,8 +194,10 @@ def send(
         if kind == "train" and client not in current.safe and now - at < RESEND_SECONDS
     )
     for client in sorted(set(selected.clients).intersection(policy.clients)):
-        round_number = selected.round_of(client)
+        round_number = round_of(selected, client)
         there = round_number in work.snapshots.get(client, ())
+        if work.secure:  # its masks must be those that the others mean, too
+            there = there and has_downloads(state, work, "train", client, round_number)
         result: ResultKey = ("train", client, round_number)
         due = now - sent.get(result, -math.inf) >= RESEND_SECONDS
         size = _size(work, client)
@@ -225,10 +232,18 @@ def has_downloads(
     """Whether every download that a job needs is on disk."""
     if (work.run, round_number) not in state.weights:
         return False
+    if kind == "train" and work.secure:
+        step = state.steps.get(client_id)
+        return step in [(work.run, round_number, name) for name in ("updates", "opening")]
     needs_own = work.private and kind == "train"
     return not needs_own or state.private.get(client_id) == (work.run, round_number)
 
 
-def result_key(job: Job) -> ResultKey:
+def round_of(selected: Selected, client: int) -> int:
+    """The round whose model a client trains."""
+    return selected.started.get(client, selected.round)
+
+
+def result_key(job: Job) -> JobKey:
     """Which result a job produces, whatever snapshot it starts from."""
     return job.kind, job.client, job.round

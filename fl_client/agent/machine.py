@@ -12,6 +12,7 @@ The coordinator's messages come in any order and repeatedly; the board acts when
     this round's counts are not yet confirmed         -> send them until they are
     its own data is read, and no round is open yet    -> report how much it is, now and then
     train_end of the open run                         -> close it
+    a step of a secured round wants an answer         -> send it (`sealing.py`)
 
 What `current_round` lists as safe or measured has arrived for good.
 """
@@ -33,6 +34,7 @@ from common.wire.messages import (
 )
 from common.worker.snapshot_choice import snapshots_to_keep
 from fl_client.agent import duties
+from fl_client.agent.sealing import send_secrets
 from fl_client.agent.state import (
     Action,
     CloseRun,
@@ -108,6 +110,7 @@ def _note_opened(state: State, event: Opened | OpenFailed) -> State:
         dict(event.snapshots),
         part_at=event.now,
         data=dict(event.data),
+        secure=event.secure,
     )
     return replace(state, opening="", work=work)
 
@@ -148,14 +151,16 @@ def _is_outdated(state: State, message: Selected) -> bool:
 
 def _note_part(state: State, part: PartReceived) -> State:
     weights, private, key = state.weights, state.private, (part.run, part.round)
+    steps = state.steps
     if part.complete and part.client is not None:
         private = {**private, part.client: key}
+        steps = {**steps, part.client: (*key, part.step)}
     elif part.complete:
         weights = (*(other for other in weights if other != key), key)[-DOWNLOADS:]
     work = state.work
     if work is not None and work.run == part.run:
         work = replace(work, part_at=part.now)
-    return replace(state, weights=weights, private=private, work=work)
+    return replace(state, weights=weights, private=private, steps=steps, work=work)
 
 
 def _note_loss(state: State, client_id: int, round_number: int) -> State:
@@ -198,7 +203,7 @@ def _note_trained(state: State, work: Work, event: Trained) -> tuple[State, tupl
     client_id, round_number = event.job.client, event.job.round
     kept = work.snapshots.get(client_id, frozenset()) | {round_number}
     current, selected = state.current.get(work.run), state.selected.get(work.run)
-    wanted = selected is not None and selected.round_of(client_id) == round_number
+    wanted = selected is not None and duties.round_of(selected, client_id) == round_number
     if current is not None and wanted:  # else there may be newer ones
         kept = snapshots_to_keep(kept, round_number, current.accepted.get(client_id))
     work = replace(
@@ -225,7 +230,7 @@ def _note_failure(
         round=job.round,
         client=job.client,
         board=policy.board,
-        state="failed",
+        state="withdrawn" if event.final else "failed",
         problem=event.problem[:1000],
     )
     return replace(state, work=work), (Publish(info),)
@@ -247,11 +252,13 @@ def _advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Act
     work, cancelled = duties.drop_old_rounds(work, selected)
     wanted = list(duties.wanted_jobs(policy, work, current, selected))
     ready = [job for job in wanted if duties.has_downloads(state, work, *job)]
-    waiting = set(wanted).difference(ready)
+    work, lacking, secrets = send_secrets(policy, state, work, current, selected, now)
+    waiting = set(wanted).difference(ready) | lacking
     work, asked = duties.ask_for_weights(policy, work, current, waiting, now)
     work, started = duties.start_jobs(policy, work, current, ready, now)
-    work, sent = duties.send(policy, work, current, selected, now)
-    return replace(state, work=work), (*switched, *cancelled, *asked, *started, *sent)
+    work, sent = duties.send(policy, state, work, selected, now)
+    actions = (*switched, *cancelled, *asked, *secrets, *started, *sent)
+    return replace(state, work=work), actions
 
 
 def _switch_run(state: State, now: float) -> tuple[State, tuple[Action, ...]]:

@@ -13,6 +13,7 @@ from common.wire.messages import (
     CurrentRound,
     Info,
     Selected,
+    Step,
     TrainDetail,
     TrainEnd,
 )
@@ -28,7 +29,7 @@ class Policy:
 
 
 Kind: TypeAlias = Literal["train", "test"]
-ResultKey: TypeAlias = tuple[Kind, int, int]  # the result of a job: kind, client, round
+ResultKey: TypeAlias = tuple[Kind | Step, int, int]  # of a job, or an answer: client, round
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Work:
     `snapshots` has, for every client, the rounds whose snapshot is on disk; `metrics` and
     `results` come from this round's jobs; `sent` is when a result was last sent (infinite: it
     is being sent). `private`: a client that trains also needs a download of its own. `data` is
-    what is reported of data that only this board has.
+    what is reported of data that only this board has. `secure`: updates are masked.
     """
 
     run: str
@@ -73,6 +74,7 @@ class Work:
     part_at: float = -math.inf
     data: Mapping[int, ClientData] = field(default_factory=dict)
     data_sent: float = -math.inf
+    secure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ class State:
     `current` and `selected` have a message per run: for the run of `detail` and one other, so
     that a message of an old run cannot displace that of the new one. `weights` are the (run,
     round) of the complete models on disk, the newest last; `private` has, for every client, the
-    (run, round) of its own complete download. `code` is the users' code that the run was opened
+    (run, round) of its own complete download, and `steps` which step of a secured round it is
+    for. `code` is the users' code that the run was opened
     with: a coordinator may be resumed with another version.
     """
 
@@ -91,6 +94,7 @@ class State:
     selected: Mapping[str, Selected] = field(default_factory=dict)
     weights: tuple[tuple[str, int], ...] = ()
     private: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    steps: Mapping[int, tuple[str, int, Step]] = field(default_factory=dict)
     ended: frozenset[str] = frozenset()
     opening: str = ""
     reopen_at: float = -math.inf
@@ -117,6 +121,7 @@ class Opened:
     stateful: bool = False
     private: bool = False
     data: Mapping[int, ClientData] = field(default_factory=dict)
+    secure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,7 @@ class OpenFailed:
 class PartReceived:
     """A part of a round's download arrived; `complete`: it was the last one missing.
 
-    `client` is None for the download of all.
+    `client` is None for the download of all; `step` is of a secured round.
     """
 
     run: str
@@ -139,6 +144,7 @@ class PartReceived:
     complete: bool
     now: float
     client: int | None = None
+    step: Step = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +176,12 @@ class Tested:
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """A job did not finish; an empty problem means that it was cancelled."""
+    """A job did not finish: cancelled (no problem), or failed; `final`: it always would."""
 
     job: Job
     problem: str
     now: float
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +273,15 @@ class SendUpdate:
 
 
 @dataclass(frozen=True, slots=True)
+class SendSecret:
+    """Publish what a client contributes to a step of a secured round."""
+
+    client: int
+    round: int
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
 class Publish:
     """Publish this message."""
 
@@ -280,4 +296,5 @@ class Prune:
     keep: frozenset[int]
 
 
-Action: TypeAlias = OpenRun | CloseRun | StartJob | CancelJob | SendUpdate | Publish | Prune
+_OfJobs: TypeAlias = StartJob | CancelJob | SendUpdate | SendSecret
+Action: TypeAlias = OpenRun | CloseRun | _OfJobs | Publish | Prune

@@ -25,7 +25,9 @@ from fl_server.coordinator.conductor import Conductor
 from fl_server.coordinator.refusals import Refusals
 from fl_server.coordinator.uploads import Uploads
 from fl_server.rounds import machine as rounds
-from fl_server.rounds.state import Event, Received, Uncountable
+from fl_server.rounds.sealing import wants_secret
+from fl_server.rounds.state import Answered, Event, Received, Strayed, Uncountable
+from fl_server.run.updates.secure_journal import step_of
 from fl_server.watch import facts
 from fl_server.watch.facts.making import presence
 
@@ -142,10 +144,28 @@ class Arrivals:
             return None
         if info.state == "data":
             return self._take_data(topic, size, info, now)
+        if info.secret is not None:
+            return self._take_secret(topic, size, info, now)
         self._conductor.aggregator.note_energy(info)
         self._conductor.report(facts.Info(info=info))
         self._conductor.note_trained(info)
         return Received(info, now)
+
+    def _take_secret(self, topic: str, size: int, info: Info, now: float) -> Event | None:
+        """What a client contributes to a step of a secured round; never shown to anybody."""
+        journal, secret = self._conductor.aggregator.secure, info.secret
+        if journal is None or secret is None:
+            self._refusals.drop(topic, size, "a step of a secured round, which this is not")
+            return None
+        place = {"round_number": info.round, "client": info.client}
+        if not wants_secret(self._conductor.state, step=step_of(secret), **place):
+            return Strayed(now)
+        try:
+            step = journal.keep(info.round, info.client, secret)
+        except ProtocolError as error:
+            self._refusals.drop(topic, size, str(error))
+            return None
+        return Answered(info.client, info.round, step, now)
 
     def _take_data(self, topic: str, size: int, info: Info, now: float) -> Event | None:
         try:

@@ -37,7 +37,9 @@ from fl_server.rounds.state import (
     Received,
     Report,
     Reported,
+    SendSecrets,
     SendWeights,
+    Settle,
     State,
     Working,
 )
@@ -48,7 +50,7 @@ from fl_server.watch.facts.making import as_object, is_kept, stamped
 
 log = logging.getLogger(__name__)
 
-ForOwner: TypeAlias = Announce | SendWeights | Publish | Close
+ForOwner: TypeAlias = Announce | SendWeights | SendSecrets | Publish | Close
 Record: TypeAlias = Callable[[Event], None]
 StartRecord: TypeAlias = Callable[[Policy, State], Record]
 
@@ -174,7 +176,10 @@ class Conductor:
                 self.report(facts.Finished(reason=reason, digest=digest))
             case Report(fact):
                 self._report_in_moderation(fact)
-            case Announce() | SendWeights() | Publish() | Close():
+            case Settle():
+                assert self.aggregator.secure is not None, "only secured rounds have steps"
+                self.aggregator.secure.settle(action)
+            case Announce() | SendWeights() | SendSecrets() | Publish() | Close():
                 return action
         return None
 
@@ -185,8 +190,8 @@ class Conductor:
             self.report(fact)
 
 
-def policy_of(run: str, experiment: Experiment) -> Policy:
-    """The experiment's settings of rounds."""
+def policy_of(run: str, experiment: Experiment, *, masked: bool = False) -> Policy:
+    """The experiment's settings of rounds; `masked`: boards mask their updates."""
     patience = experiment.experiment
     participants = participants_of(experiment)
     wanted = experiment.selection.start_with
@@ -206,6 +211,7 @@ def policy_of(run: str, experiment: Experiment) -> Policy:
         min_updates=patience.min_updates,
         evaluate_every=experiment.evaluation.every,
         local=experiment.data.partition == "local",
+        threshold=experiment.privacy.threshold if masked else 0.0,
     )
 
 
@@ -220,4 +226,5 @@ def resume_state(aggregator: Aggregator, policy: Policy, incarnation: int, now: 
         safe=frozenset(on_disk.safe[: goal(policy)]),
         now=now,
         reported=on_disk.reported,
+        sealing=on_disk.sealing,
     )

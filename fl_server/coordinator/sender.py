@@ -9,6 +9,7 @@ import msgspec
 from common import VERSION
 from common.config import Experiment
 from common.wire.chunks import cut
+from common.wire.json_codec import encode
 from common.wire.link import Link, Session, Up
 from common.wire.messages import PROTOCOL, CurrentRound, Selected, TrainDetail, TrainEnd
 from common.wire.topics import Packet, packet, weights_topic
@@ -58,6 +59,17 @@ class Sender:
                 tally.bytes_down += len(own)
                 parts = self._parts(round_number, own, client)
                 self._link.stream(f"weights {round_number} to {client}", parts)
+
+    def send_secrets(self, round_number: int, clients: tuple[int, ...]) -> None:
+        """Send each of these clients what it needs for the open step of a secured round."""
+        journal = self._aggregator.secure
+        assert journal is not None, "only secured rounds have steps"
+        for client in clients:
+            message = journal.message(round_number, client)
+            blob = encode(message)
+            self._aggregator.tally.bytes_down += len(blob)
+            token = f"{message.step} of {round_number} to {client}"
+            self._link.stream(token, self._parts(round_number, blob, client))
 
     def _parts(self, round_number: int, blob: bytes, client: int | None) -> Iterator[Packet]:
         """The parts of a download: of all clients, or of one."""

@@ -47,6 +47,7 @@ from fl_server.rounds.state import (
     Gathering,
     Publish,
     Reconnected,
+    SendSecrets,
     SendWeights,
     Tick,
 )
@@ -97,11 +98,10 @@ class Coordinator:
         self._reported_waiting = -WAITING_SECONDS
         self._held: list[Event] = []  # until our claim to be the coordinator is settled
         experiment = store.experiment()
-        if experiment.privacy.secure:
-            raise FedbedError("privacy.secure is true, which no run over a broker can do yet")
-        aggregator = self._aggregator = Aggregator(store, experiment)
+        masked = experiment.privacy.secure
+        aggregator = self._aggregator = Aggregator(store, experiment, masked=masked)
         incarnation = store.next_incarnation()
-        policy = policy_of(store.run, experiment)
+        policy = policy_of(store.run, experiment, masked=masked)
         state = resume_state(aggregator, policy, incarnation, clock())
         self._history = History(aggregator.lines(), aggregator.task.main.name)
         self.conductor = Conductor(
@@ -275,6 +275,8 @@ class Coordinator:
                     self._sender.announce()
                 case SendWeights(round_number):
                     self._sender.send_weights(round_number)
+                case SendSecrets(round_number, clients):
+                    self._sender.send_secrets(round_number, clients)
                 case Publish(message):
                     self._sender.publish(message)
                 case Close():

@@ -239,11 +239,15 @@ class Simulation:
         elif report.metrics is not None:
             self._feed(Received(report.metrics, self._clock()))
         else:
-            info = self._info(order, "trained")
-            info = msgspec.structs.replace(info, seconds=report.seconds, samples=report.samples)
-            info = msgspec.structs.replace(info, arithmetic=self._arithmetic)
-            self._conductor.note_trained(info)
+            self._note_trained(order, report)
             self._take_update(order.client, order.round)
+
+    def _note_trained(self, order: JobOrder, report: JobDone) -> None:
+        """Each training counts once."""
+        info = self._info(order, "trained")
+        info = msgspec.structs.replace(info, seconds=report.seconds, samples=report.samples)
+        info = msgspec.structs.replace(info, arithmetic=self._arithmetic)
+        self._conductor.note_trained(info)
 
     def _info(self, order: JobOrder, state: Literal["training", "trained"]) -> Info:
         return Info(

@@ -192,7 +192,11 @@ class VirtualSimulation(Simulation):
             base=None,
             download="",
         )
-        self._take(order, msgspec.structs.replace(result, seconds=job.end - job.start))
+        result = msgspec.structs.replace(result, seconds=job.end - job.start)
+        arrived, self._now.now = self._now.now, job.end  # when it was trained
+        self._note_trained(order, result)
+        self._now.now = arrived
+        self._take(order, result)
 
     def _feed(self, event: Event) -> None:
         """There is nobody to publish to; a round that closes has cost time and energy."""

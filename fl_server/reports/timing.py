@@ -21,12 +21,14 @@ class BoardTimes:
     trainings: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     sendings: list[float] = field(default_factory=list)
+    last: int = 0  # rounds whose last update was its: the others waited for it
 
     def add(self, other: BoardTimes) -> None:
         """Take those of another run."""
         self.trainings += other.trainings
         self.waits += other.waits
         self.sendings += other.sendings
+        self.last += other.last
 
 
 def board_times(events: Sequence[Fact]) -> dict[str, BoardTimes]:
@@ -34,6 +36,7 @@ def board_times(events: Sequence[Fact]) -> dict[str, BoardTimes]:
     clients of the board) and how long their updates took to be safe afterwards."""
     opened: dict[int, float] = {}
     trained: dict[tuple[int, int], facts.Trained] = {}
+    last: dict[int, str] = {}
     found: dict[str, BoardTimes] = defaultdict(BoardTimes)
     for fact in events:
         match fact:
@@ -48,8 +51,11 @@ def board_times(events: Sequence[Fact]) -> dict[str, BoardTimes]:
                     board.waits.append(max(0.0, wait))
             case facts.Update() if done := trained.get((fact.round, fact.client)):
                 found[done.board].sendings.append(max(0.0, fact.time - done.time))
+                last[fact.round] = done.board
             case _:
                 pass
+    for name in last.values():
+        found[name].last += 1
     return dict(found)
 
 

@@ -14,8 +14,10 @@ from fl_server.rounds.publishing import (
     publish_everything,
     repeat,
 )
+from fl_server.rounds.sealing import advance_step
 from fl_server.rounds.selection import choose, draw, enough, goal, is_overdue, not_given_up
 from fl_server.rounds.state import (
+    REPEAT_SECONDS,
     Action,
     Close,
     Closing,
@@ -28,6 +30,7 @@ from fl_server.rounds.state import (
     State,
     Working,
 )
+from fl_server.rounds.steps import Sealing
 from fl_server.watch import facts
 from fl_server.watch.facts.making import clients_dropped, clients_spared, clients_uncounted
 
@@ -98,7 +101,9 @@ def _open(
             extra=policy.extra,
         )
     testers = tuple(sorted(candidates)) if due else ()
-    opened = replace(state, phase=Working(round_number, selected, testers, now), busy={})
+    sealing = Sealing() if policy.threshold and selected else None
+    working = Working(round_number, selected, testers, now, sealing=sealing)
+    opened = replace(state, phase=working, busy={})
     published, actions = publish_everything(policy, opened, now)
     return published, (Open(round_number, selected, testers), *actions)
 
@@ -106,11 +111,16 @@ def _open(
 def _try_to_close(
     policy: Policy, state: State, phase: Working, now: float
 ) -> tuple[State, tuple[Action, ...]]:
+    if (moved := advance_step(policy, state, phase, now)) is not None:
+        return _go_on(policy, state, *moved, now)
     wanted = goal(policy)
     if wanted is not None and len(phase.safe) >= wanted and phase.untrained:
         return _spare(policy, state, phase, now)
-    if not all(is_overdue(policy, state, phase, client, now) for client in phase.pending):
+    waits = phase.sealing is not None and phase.unanswered | phase.untrained
+    if waits or not all(is_overdue(policy, state, phase, c, now) for c in phase.pending):
         return repeat(policy, *note_waiting(state, phase, now), now)
+    if phase.sealing is not None:
+        return _close(policy, state, phase)
     lacking = min(enough(policy), len(phase.selected)) - len(phase.safe)
     if lacking <= 0 or not phase.untrained:
         return _close(policy, state, phase)
@@ -134,6 +144,19 @@ def _try_to_close(
     return published, (Report(facts.Called(text)), opened, *actions)
 
 
+def _go_on(
+    policy: Policy, state: State, phase: Working, actions: tuple[Action, ...], now: float
+) -> tuple[State, tuple[Action, ...]]:
+    """A secured round is in its next step, or has come to an end without a sum."""
+    phase = replace(phase, published=now, repeated=now, gap=REPEAT_SECONDS, unpublished=False)
+    moved = replace(state, phase=phase)
+    published = current_round(policy, moved, phase)
+    if phase.sealing is not None and phase.sealing.step:
+        return moved, (*actions, *published)
+    closed, more = _try_to_close(policy, moved, phase, now)
+    return closed, (*actions, *published, *more)
+
+
 def _spare(
     policy: Policy, state: State, phase: Working, now: float
 ) -> tuple[State, tuple[Action, ...]]:
@@ -153,6 +176,9 @@ def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[A
     used = tuple(sorted(phase.safe))
     late = tuple(sorted(phase.untrained))
     dropped = tuple(sorted(phase.untrained | phase.spared))
+    if phase.sealing is not None:
+        used = phase.sealing.clients
+        late = dropped = tuple(sorted({*phase.selected} - {*used} - phase.rejected))
     notes: tuple[Action, ...] = ()
     if late:
         notes = (Report(clients_dropped(phase.round_number, late)),)

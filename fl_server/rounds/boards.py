@@ -11,8 +11,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from common.ids import brief_ids
-from common.wire.messages import COORDINATOR, Connected
-from fl_server.rounds.state import REPEAT_SECONDS, Action, Board, Policy, Report, State, Working
+from common.wire.messages import COORDINATOR, Connected, Info
+from fl_server.rounds.state import (
+    REPEAT_SECONDS,
+    Action,
+    Board,
+    Gathering,
+    KeepData,
+    Policy,
+    Report,
+    State,
+    Working,
+)
 from fl_server.watch import facts
 from fl_server.watch.facts.making import SILENCE_SECONDS, board_back, board_lost
 
@@ -132,5 +142,25 @@ def may_not_know(state: State, clients: Iterable[int], round_number: int) -> boo
     return any(b is None or (b.lost_at is None and b.seen_in != round_number) for b in boards)
 
 
+def unpublished(state: State) -> State:
+    """Boards do not know the open round as it is: it is published again soon."""
+    if isinstance(state.phase, Working):
+        return replace(state, phase=replace(state.phase, unpublished=True))
+    return state
+
+
 def _with_board(state: State, name: str, board: Board) -> State:
     return replace(state, boards={**state.boards, name: board})
+
+
+def note_data(policy: Policy, state: State, info: Info) -> tuple[State, tuple[Action, ...]]:
+    """Before round 1 the last report counts; later only that of a client that is new."""
+    early = state.done == 0 and isinstance(state.phase, Gathering)
+    if info.run != policy.run or info.data is None or not policy.local:
+        return state, ()
+    if state.owner(info.client) != info.board or not (
+        early or info.client not in state.reported
+    ):
+        return state, ()
+    reported = replace(state, reported=state.reported | {info.client})
+    return reported, (KeepData(info.client, info.data),)

@@ -23,20 +23,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from common.wire.messages import Info
 from fl_server.rounds.publishing import (
     current_round,
     note_waiting,
     publish_everything,
     repeat,
+    send_secrets,
 )
 from fl_server.rounds.selection import draw, enough, is_overdue, not_given_up, share_of
 from fl_server.rounds.state import (
+    REPEAT_SECONDS,
     Action,
     Close,
     Closing,
     Open,
     Policy,
     Report,
+    SendWeights,
     State,
     Working,
 )
@@ -90,7 +94,20 @@ def advance_buffer(
     return moved, (*notes, *_journaled(moved), *current_round(policy, moved, changed))
 
 
-def start_again(
+def note_missing(
+    policy: Policy, state: State, phase: Working, info: Info, now: float
+) -> tuple[State, tuple[Action, ...]]:
+    """A board has not the model that a client needs; nobody has an older one any more."""
+    if info.round < phase.round_number:
+        return _start_again(policy, state, phase, info.client, now)
+    if now - phase.weights_published < REPEAT_SECONDS:
+        return state, ()
+    asked = replace(phase, weights_published=now)
+    weights = SendWeights(phase.round_number)
+    return replace(state, phase=asked), (weights, *send_secrets(phase))
+
+
+def _start_again(
     policy: Policy, state: State, phase: Working, client: int, now: float
 ) -> tuple[State, tuple[Action, ...]]:
     """A client has lost the model that it was to train: it trains the newest."""

@@ -7,6 +7,7 @@
     Working    as many updates are safe as count (`extra` more
                clients were selected)                            -> Working, others spared
     Working    ... but fewer are safe, and others are there      -> Working, others selected too
+    Working    (of a secured run it goes through steps: `sealing.py`)
     Closing    Aggregated                                        -> Gathering (and at once on)
     Closing    Aggregated, it was the round after the last, in
                which nobody trains and everybody tests           -> Finished
@@ -35,24 +36,26 @@ from common.wire.messages import (
 from fl_server.rounds.advance import advance
 from fl_server.rounds.boards import (
     all_present,
+    note_data,
     note_presence,
     note_sign_of_life,
     note_silence,
+    unpublished,
 )
-from fl_server.rounds.buffered import start_again
+from fl_server.rounds.buffered import note_missing
 from fl_server.rounds.publishing import publish_everything
+from fl_server.rounds.sealing import note_answer, note_refusal
 from fl_server.rounds.standing import report_standing
 from fl_server.rounds.state import (
-    REPEAT_SECONDS,
     Action,
     Aggregated,
+    Answered,
     Closing,
     CountMetrics,
     Event,
     Finish,
     Finished,
     Gathering,
-    KeepData,
     Open,
     Phase,
     Policy,
@@ -61,7 +64,6 @@ from fl_server.rounds.state import (
     Reconnected,
     Rejected,
     Report,
-    SendWeights,
     State,
     Stored,
     Strayed,
@@ -69,6 +71,7 @@ from fl_server.rounds.state import (
     Uncountable,
     Working,
 )
+from fl_server.rounds.steps import Sealing
 from fl_server.rounds.wishes import Wished
 from fl_server.watch import facts
 from fl_server.watch.facts.making import client_failed, client_reset
@@ -79,7 +82,7 @@ def start(*, incarnation: int, now: float) -> State:
     return State(Gathering(now), incarnation, started=now)
 
 
-def resume(
+def resume(  # noqa: PLR0913 - all that is on disk, by name
     *,
     incarnation: int,
     done: int,
@@ -88,12 +91,14 @@ def resume(
     safe: frozenset[int],
     now: float,
     reported: frozenset[int] = frozenset(),
+    sealing: Sealing | None = None,
 ) -> State:
     """A run as a stopped coordinator left it on disk: `done` rounds, maybe one open."""
     phase: Phase = Gathering(now)
     if opened is not None:
         phase = Working(opened.round_number, opened.selected, opened.testers, now, safe)
-        phase = replace(phase, started=opened.started)
+        sealing = sealing if opened.selected else None
+        phase = replace(phase, sealing=sealing, started=opened.started)
     return State(phase, incarnation, done, {}, dict(accepted), now, reported)
 
 
@@ -104,19 +109,14 @@ def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Actio
     return moved, actions + more
 
 
-# noting an event
-
-
 def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
     match event:
         case Received(message, now):
             return _note_message(policy, state, message, now)
-        case Stored() | Rejected():
-            return _note_update(state, event)
-        case Uncountable():
-            return _note_uncountable(state, event)
+        case Stored() | Rejected() | Uncountable() | Answered():
+            return _note_result(state, event)
         case Strayed():
-            return _unpublished(state), ()
+            return unpublished(state), ()
         case Aggregated(round_number, now):
             return _note_aggregated(policy, state, round_number)
         case Reconnected(now):
@@ -144,52 +144,37 @@ def _note_info(
 ) -> tuple[State, tuple[Action, ...]]:
     phase = state.phase
     if info.state == "data":
-        return _note_data(policy, state, info)
+        return note_data(policy, state, info)
     if (
         info.run != policy.run
         or not isinstance(phase, Working)
         or info.round not in (phase.round_number, phase.start_of(info.client))
     ):
-        return _unpublished(state), ()
+        return unpublished(state), ()
     known = state.owner(info.client) == info.board
     alive = note_sign_of_life(state, info.client, now) if known else state
     if info.state == "missing":
-        return _note_missing(policy, alive, phase, info, now)
-    if info.state == "reset" and known:
-        return alive, (Report(client_reset(info)),)
-    if info.state == "failed" and known:
-        failed = {info.client: now, **phase.failed}
-        failure = Report(client_failed(info))
-        return replace(alive, phase=replace(phase, failed=failed)), (failure,)
-    if info.state == "trained" and known:  # a new attempt alone is no success
-        failed = {c: at for c, at in phase.failed.items() if c != info.client}
-        return replace(alive, phase=replace(phase, failed=failed)), ()
-    return alive, ()
+        return note_missing(policy, alive, phase, info, now)
+    return _note_client(alive, phase, info, now) if known else (alive, ())
 
 
-def _note_missing(
-    policy: Policy, state: State, phase: Working, info: Info, now: float
+def _note_client(
+    state: State, phase: Working, info: Info, now: float
 ) -> tuple[State, tuple[Action, ...]]:
-    """A board has not the model that a client needs; nobody has an older one any more."""
-    if info.round < phase.round_number:
-        return start_again(policy, state, phase, info.client, now)
-    if now - phase.weights_published < REPEAT_SECONDS:
-        return state, ()
-    asked = replace(phase, weights_published=now)
-    return replace(state, phase=asked), (SendWeights(phase.round_number),)
-
-
-def _note_data(policy: Policy, state: State, info: Info) -> tuple[State, tuple[Action, ...]]:
-    """Before round 1 the last report counts; later only that of a client that is new."""
-    early = state.done == 0 and isinstance(state.phase, Gathering)
-    if info.run != policy.run or info.data is None or not policy.local:
-        return state, ()
-    if state.owner(info.client) != info.board or not (
-        early or info.client not in state.reported
-    ):
-        return state, ()
-    reported = replace(state, reported=state.reported | {info.client})
-    return reported, (KeepData(info.client, info.data),)
+    match info.state:
+        case "withdrawn" | "refused":
+            return note_refusal(state, phase, info)
+        case "reset":
+            return state, (Report(client_reset(info)),)
+        case "failed":
+            failed = {info.client: now, **phase.failed}
+            failure = Report(client_failed(info))
+            return replace(state, phase=replace(phase, failed=failed)), (failure,)
+        case "trained":  # a new attempt alone is no success
+            failed = {c: at for c, at in phase.failed.items() if c != info.client}
+            return replace(state, phase=replace(phase, failed=failed)), ()
+        case _:
+            return state, ()
 
 
 def _note_metrics(
@@ -199,23 +184,32 @@ def _note_metrics(
     if message.run != policy.run or not isinstance(phase, Working):
         return state, ()
     if message.round != phase.round_number or message.client not in phase.untested:
-        return _unpublished(state), ()
+        return unpublished(state), ()
     measured = phase.measured | {message.client}
     counted = replace(state, phase=replace(phase, measured=measured, unpublished=True))
     return note_sign_of_life(counted, message.client, now), (CountMetrics(message),)
 
 
+def _note_result(
+    state: State, event: Stored | Rejected | Uncountable | Answered
+) -> tuple[State, tuple[Action, ...]]:
+    if isinstance(event, Stored | Rejected):
+        return _note_update(state, event)
+    if isinstance(event, Answered):
+        return note_answer(state, event)
+    return _note_uncountable(state, event)
+
+
 def _note_update(state: State, event: Stored | Rejected) -> tuple[State, tuple[Action, ...]]:
     phase = state.phase
     if not isinstance(phase, Working) or event.client not in phase.untrained:
-        return _unpublished(state), ()
+        return unpublished(state), ()
     if event.round_number != phase.start_of(event.client):
-        return _unpublished(state), ()
+        return unpublished(state), ()
     if isinstance(event, Stored):
         stored = phase.untrained.intersection((event.client, *event.others))
-        return replace(
-            state, phase=replace(phase, safe=phase.safe | stored, unpublished=True)
-        ), ()
+        phase = replace(phase, safe=phase.safe | stored, unpublished=True)
+        return replace(state, phase=phase), ()
     update = f"update of client {event.client} in round {event.round_number}"
     text = f"{update} rejected: {event.reason}"
     rejected = replace(phase, rejected=phase.rejected | {event.client}, unpublished=True)
@@ -226,9 +220,9 @@ def _note_uncountable(state: State, event: Uncountable) -> tuple[State, tuple[Ac
     """The round does not wait for other counts of this client, and has none of it."""
     phase = state.phase
     if not isinstance(phase, Working) or event.round_number != phase.round_number:
-        return _unpublished(state), ()
+        return unpublished(state), ()
     if event.client not in phase.untested:
-        return _unpublished(state), ()
+        return unpublished(state), ()
     counts = f"counts of client {event.client} in round {event.round_number}"
     report = Report(facts.Rejected(f"{counts} rejected: {event.reason}", client=event.client))
     measured = phase.measured | {event.client}
@@ -248,12 +242,6 @@ def _note_aggregated(
     accepted = {**state.accepted, **dict.fromkeys(phase.used, round_number), **phase.started}
     between = replace(state, phase=Gathering(state.started), accepted=accepted)
     return report_standing(state, replace(between, done=round_number))
-
-
-def _unpublished(state: State) -> State:
-    if isinstance(state.phase, Working):
-        return replace(state, phase=replace(state.phase, unpublished=True))
-    return state
 
 
 # questions

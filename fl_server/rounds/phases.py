@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from fl_server.rounds.steps import Sealing
+
 REPEAT_SECONDS = 3.0
 
 
@@ -43,7 +45,7 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """A round is open.
+    """A round is open; `sealing` is the step of a secured one.
 
     `started` has, in buffered rounds, for every selected client the round whose model it
     trains; elsewhere that is always this round's.
@@ -64,6 +66,7 @@ class Working:
     unpublished: bool = False
     waited: frozenset[int] = frozenset()
     weights_published: float = -math.inf
+    sealing: Sealing | None = None
     started: Mapping[int, int] = field(default_factory=dict)
 
     def start_of(self, client: int) -> int:
@@ -78,7 +81,15 @@ class Working:
     @property
     def untrained(self) -> frozenset[int]:
         """Selected clients whose update is still to come."""
-        return frozenset(self.selected) - self.safe - self.rejected
+        train = frozenset(self.selected) if self.sealing is None else self.sealing.trainees
+        return train - self.safe - self.rejected
+
+    @property
+    def unanswered(self) -> frozenset[int]:
+        """Clients of which the step of a secured round wants an answer."""
+        if self.sealing is None:
+            return frozenset()
+        return self.sealing.unanswered(self.selected) - self.rejected
 
     @property
     def untested(self) -> frozenset[int]:
@@ -88,7 +99,7 @@ class Working:
     @property
     def pending(self) -> frozenset[int]:
         """All clients that the round waits for."""
-        return self.untrained | self.untested
+        return self.untrained | self.untested | self.unanswered
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,4 +25,5 @@ class Policy:
     deadline: float = math.inf
     min_updates: int = 1
     evaluate_every: int = 1
+    threshold: float = 0.0  # the share of clients that can open a secured round; 0: none is
     local: bool = False  # whether boards have the data: round 1 waits until they reported it

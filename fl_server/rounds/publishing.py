@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from common.ids import brief_ids
-from common.wire.messages import CurrentRound, Selected, TrainEnd
+from common.wire.messages import CurrentRound, Selected, Step, TrainEnd
 from fl_server.rounds.boards import may_not_know
 from fl_server.rounds.state import (
     Action,
@@ -16,6 +16,7 @@ from fl_server.rounds.state import (
     Policy,
     Publish,
     Report,
+    SendSecrets,
     SendWeights,
     State,
     Working,
@@ -52,7 +53,11 @@ def repeat(
     ):
         gap = min(2 * phase.gap, REPEAT_AT_MOST)
         again = replace(phase, published=now, repeated=now, gap=gap, unpublished=False)
-        everything: tuple[Action, ...] = (Announce(), *current_round(policy, state, phase))
+        everything: tuple[Action, ...] = (
+            Announce(),
+            *send_secrets(phase),
+            *current_round(policy, state, phase),
+        )
         return replace(state, phase=again), notes + everything
     if phase.unpublished and now - phase.published >= CONFIRM_SECONDS:
         confirmed = replace(phase, unpublished=False, published=now)
@@ -72,6 +77,7 @@ def publish_everything(
             return replace(state, phase=published), (
                 Announce(),
                 SendWeights(phase.round_number),
+                *send_secrets(phase),
                 *current_round(policy, state, phase),
             )
         case Finished(reason):
@@ -80,15 +86,31 @@ def publish_everything(
             return state, (Announce(),)
 
 
+def send_secrets(phase: Working) -> tuple[Action, ...]:
+    """What clients need for the open step of a secured round, as far as it is still needed."""
+    wanted = tuple(sorted(phase.unanswered | phase.untrained))
+    if phase.sealing is None or phase.sealing.step in ("", "keys") or not wanted:
+        return ()
+    return (SendSecrets(phase.round_number, wanted),)
+
+
 def current_round(policy: Policy, state: State, phase: Working) -> tuple[Action, ...]:
     """What is confirmed, and who trains and tests."""
+    safe, answered = phase.safe | phase.rejected, frozenset[int]()
+    step: Step = ""
+    if phase.sealing is not None:
+        step, everybody = phase.sealing.step, frozenset(phase.selected)
+        safe |= everybody - phase.sealing.among(everybody)
+        answered = everybody - phase.unanswered
     current = CurrentRound(
         run=policy.run,
         round=phase.round_number,
         incarnation=state.incarnation,
-        safe=tuple(sorted(phase.safe | phase.rejected)),
+        safe=tuple(sorted(safe)),
         measured=tuple(sorted(phase.measured)),
         accepted=dict(state.accepted),
+        step=step,
+        answered=tuple(sorted(answered)),
     )
     selected = Selected(
         run=policy.run,

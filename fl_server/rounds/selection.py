@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from common.privacy.rules import LEAST_SECURE
 from common.rng import dirichlet, generator
 from fl_server.rounds.state import Board, Policy, State, Working
 
@@ -75,7 +76,8 @@ def goal(policy: Policy) -> int | None:
 
 def enough(policy: Policy) -> int:
     """How many clients a round of training must have."""
-    return min(policy.min_updates, share_of(len(policy.participants), policy.rate))
+    least = max(policy.min_updates, LEAST_SECURE if policy.threshold else 1)
+    return min(least, share_of(len(policy.participants), policy.rate))
 
 
 def not_given_up(policy: Policy, state: State, now: float) -> frozenset[int]:

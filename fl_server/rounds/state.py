@@ -7,15 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from common.wire.messages import (
-    ClientData,
-    ClientMetrics,
-    Connected,
-    CurrentRound,
-    Info,
-    Selected,
-    TrainEnd,
-)
+from common.wire.messages import ClientMetrics, Connected, Info, Step
+from fl_server.rounds.actions import Action as Action
+from fl_server.rounds.actions import Announce as Announce
+from fl_server.rounds.actions import Close as Close
+from fl_server.rounds.actions import CountMetrics as CountMetrics
+from fl_server.rounds.actions import Finish as Finish
+from fl_server.rounds.actions import KeepData as KeepData
+from fl_server.rounds.actions import Open as Open
+from fl_server.rounds.actions import Publish as Publish
+from fl_server.rounds.actions import Report as Report
+from fl_server.rounds.actions import Reported as Reported
+from fl_server.rounds.actions import SendSecrets as SendSecrets
+from fl_server.rounds.actions import SendWeights as SendWeights
+from fl_server.rounds.actions import Settle as Settle
 from fl_server.rounds.phases import REPEAT_SECONDS as REPEAT_SECONDS
 from fl_server.rounds.phases import Board as Board
 from fl_server.rounds.phases import Closing as Closing
@@ -25,7 +30,6 @@ from fl_server.rounds.phases import Phase as Phase
 from fl_server.rounds.phases import Working as Working
 from fl_server.rounds.policy import Policy as Policy
 from fl_server.rounds.wishes import Wish, Wished
-from fl_server.watch import facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,16 @@ class Strayed:
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """What a client contributes to a step of a secured round is on disk."""
+
+    client: int
+    round_number: int
+    step: Step
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregated:
     """The new global model is on disk."""
 
@@ -149,96 +163,5 @@ class Tick:
     now: float
 
 
-_Answer: TypeAlias = Received | Stored | Rejected | Uncountable | Strayed
+_Answer: TypeAlias = Received | Stored | Rejected | Uncountable | Answered | Strayed
 Event: TypeAlias = _Answer | Aggregated | Reconnected | Wished | Tick
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """Publish train_detail."""
-
-
-@dataclass(frozen=True, slots=True)
-class SendWeights:
-    """Publish the global model of this round."""
-
-    round_number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Publish this message."""
-
-    message: CurrentRound | Selected | TrainEnd
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """Journal who is in this round, before it is published (again, with more, if it lacks
-    updates: its counts stay)."""
-
-    round_number: int
-    selected: tuple[int, ...]
-    testers: tuple[int, ...]
-    started: Mapping[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """The round is over: aggregate these updates (if there was training), write the metrics."""
-
-    round_number: int
-    used: tuple[int, ...]
-    dropped: tuple[int, ...]
-    training: bool
-    started: Mapping[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CountMetrics:
-    """A client's counts are new and belong to the open round: add them up."""
-
-    metrics: ClientMetrics
-
-
-@dataclass(frozen=True, slots=True)
-class KeepData:
-    """A board has reported how much data of its own a client has."""
-
-    client: int
-    data: ClientData
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """The run is over."""
-
-    reason: str
-
-
-Reported: TypeAlias = (
-    facts.BoardConnected
-    | facts.Back
-    | facts.Lost
-    | facts.Foreign
-    | facts.Waiting
-    | facts.Failed
-    | facts.StateLost
-    | facts.Rejected
-    | facts.Called
-    | facts.Dropped
-    | facts.Uncounted
-    | facts.Control
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Report this to the event log and the screen."""
-
-    fact: Reported
-
-
-Action: TypeAlias = (
-    Announce | SendWeights | Publish | Open | Close | CountMetrics | KeepData | Finish | Report
-)

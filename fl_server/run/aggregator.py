@@ -11,37 +11,33 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from common.arrays import Array, Arrays, digest
+from common.arrays import Arrays, digest
 from common.code_files import digests_of
 from common.config import Experiment
 from common.data.dataset import info_of
 from common.data.reported import LocalData
 from common.disk.atomic import write_atomic
 from common.experiment.resolve import algorithm_of, own_code, server_of
-from common.experiment.sums import scale_of
 from common.experiment.tasks import task_of
 from common.plugins import use_code
 from common.wire.assembly import Assembly
 from common.wire.chunks import blob_digest
 from common.wire.messages import Info
-from common.wire.tensors import (
-    UpdateMeta,
-    decode_tensors,
-    is_sum,
-)
 from fl_server.rounds.state import Close, Open
+from fl_server.rounds.steps import Sealing
 from fl_server.run.checks import Checks
 from fl_server.run.computed import Computed
 from fl_server.run.metrics.records import Records, TestedRound
-from fl_server.run.metrics.tally import Tally, mean_loss, mean_values
+from fl_server.run.metrics.tally import Tally
 from fl_server.run.model.downloads import Downloads
 from fl_server.run.model.file import NAME, write_model
 from fl_server.run.model.first import starting_model
 from fl_server.run.server_half import ServerHalf
 from fl_server.run.store import KEEP_CHECKPOINTS, CheckpointMeta, RunStore
 from fl_server.run.updates.files import Kind
-from fl_server.run.updates.gathered import DecodedSum, Gathered
-from fl_server.run.updates.site_sums import SiteSums, check_job
+from fl_server.run.updates.incoming import make_incoming
+from fl_server.run.updates.secure_journal import Opening, SecureJournal
+from fl_server.run.updates.site_sums import check_job
 from fl_server.watch import facts
 from fl_server.watch.facts.lines import TrainingLine, fields_of, with_tests
 from fl_server.watch.facts.making import evaluated, round_closed
@@ -56,6 +52,7 @@ class Progress:
     opened: Open | None
     safe: tuple[int, ...]  # in the order of acceptance
     reported: frozenset[int] = frozenset()  # clients with data that only their boards have
+    sealing: Sealing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +65,14 @@ class ClosedRound:
 
 
 class Aggregator:
-    """One run's server state, the updates of its open round, and its records."""
+    """One run's server state, the updates of its open round, and its records.
 
-    def __init__(self, store: RunStore, experiment: Experiment) -> None:
+    `masked`: of a secured run, whose boards mask their updates.
+    """
+
+    def __init__(
+        self, store: RunStore, experiment: Experiment, *, masked: bool = False
+    ) -> None:
         self.store = store
         self.experiment = experiment
         self.tally = Tally()
@@ -95,12 +97,20 @@ class Aggregator:
             self._half.most_weight,
             self.task,
         )
-        simple = experiment.aggregation.clip_norm == 0  # updates count as they come
-        scale = scale_of(experiment) if simple else None
-        needs_each = self._half.needs_each or experiment.selection.extra > 0
-        needs_each = needs_each or experiment.aggregation.buffer > 0
-        self._sums = SiteSums(self.checks, scale, needs_each=needs_each)
-        self._gathered = Gathered(self._load_update, scale, self._load_sum)
+        folder = store.updates.secure_folder
+        self.secure = SecureJournal(store.run, folder) if masked else None
+        self._incoming = make_incoming(
+            experiment,
+            self.checks,
+            self._load_update,
+            self._downloads.fresh,
+            needs_each=self._half.needs_each,
+            opening=None if self.secure is None else self._opening,
+        )
+
+    def _opening(self) -> Opening:
+        assert self.secure is not None, "only secured rounds are opened"
+        return self.secure.opening(self._meta.round + 1)
 
     def _load(self) -> tuple[Arrays, CheckpointMeta]:
         found = self.store.load_checkpoint()
@@ -124,11 +134,13 @@ class Aggregator:
         safe: tuple[int, ...] = ()
         if opened is not None:
             groups = self.store.updates.safe_sums(round_number)
-            self._gathered.restore(groups)
+            self._incoming.restore(groups)
             safe = self.store.updates.safe(round_number)
             safe += tuple(client for clients in groups.values() for client in clients)
         reported = frozenset(self.local.clients)
-        return Progress(self._meta.round, dict(self._meta.accepted), opened, safe, reported)
+        sealing = self.secure.sealing(round_number) if self.secure is not None else None
+        accepted = dict(self._meta.accepted)
+        return Progress(self._meta.round, accepted, opened, safe, reported, sealing)
 
     def open_round(self, opened: Open) -> None:
         """Begin to add up a round; one that is opened again, for more clients, goes on."""
@@ -146,9 +158,6 @@ class Aggregator:
         """What one selected client gets in a round besides, if the algorithm has that."""
         return self._downloads.private(round_number, client)
 
-    def _decode_update(self, blob: bytes) -> tuple[dict[str, Array], UpdateMeta]:
-        return decode_tensors(blob, UpdateMeta, self.experiment.communication.encoding)
-
     @property
     def largest_update(self) -> int:
         """How many bytes an update may have."""
@@ -163,28 +172,17 @@ class Aggregator:
         It may be the sum of several clients' updates.
         """
         check_job(blob, (self.store.run, round_number, client))
-        if several := is_sum(blob):
-            self._gathered.add_sum(*self._sums.decode(blob))
-        else:
-            arrays, meta = self._decode_update(blob)
-            self.checks.check_update(arrays, meta)
-            self._gathered.add(client, self._downloads.fresh(arrays, meta), meta, len(blob))
+        kind = self._incoming.take(client, blob)
         digest = blob_digest(blob) if assembly is None else assembly.header.digest
-        kind: Kind = "sum" if several else "client"
         path = self.store.updates.path(self._meta.round + 1, client, digest, kind)
         if assembly is not None:
             assembly.keep(path, blob)
         else:
             write_atomic(path, blob, durable=False)
 
-    def _load_sum(self, client: int) -> DecodedSum:
-        return self._sums.decode(self.store.updates.load(self._meta.round + 1, client, "sum"))
-
-    def _load_update(self, client: int) -> tuple[dict[str, Array], UpdateMeta]:
+    def _load_update(self, client: int, kind: Kind = "client") -> bytes:
         """A safe update of the open round."""
-        blob = self.store.updates.load(self._meta.round + 1, client)
-        arrays, meta = self._decode_update(blob)
-        return self._downloads.fresh(arrays, meta), meta
+        return self.store.updates.load(self._meta.round + 1, client, kind)
 
     def note_energy(self, info: Info) -> None:
         """Take the energy of a client's training in the open round."""
@@ -210,7 +208,7 @@ class Aggregator:
         if close.training:
             self._aggregate(close, seconds, tested)
         self.records.append(tested)
-        self._gathered.clear()
+        self._incoming.clear()
         self.store.note_computed(self._computed.table())
         self.store.close_round(close.round_number)
         return ClosedRound(
@@ -221,23 +219,23 @@ class Aggregator:
 
     def _aggregate(self, close: Close, seconds: float, tested: TestedRound) -> None:
         number = close.round_number
-        updates = self._gathered.updates(close.used, self.checks.expected)
+        updates = self._incoming.updates(close.used, self.checks.expected)
         sent = self._downloads.sent(number)
         self._downloads.forget()  # memory for the sums
         began = time.monotonic()
         if close.used:
             server = server_of(self.experiment, round_number=number, download=sent)
             self._state = self._half.server_update(server, self._state, updates)
-        metas, buffered = updates.metas, bool(self.experiment.aggregation.buffer)
+        reported, buffered = updates.reported, self.experiment.aggregation.buffer > 0
         record = TrainingLine(
             round=number,
-            train_loss=mean_loss(metas),
+            train_loss=reported.loss,
             updates=len(close.used),
             clients=close.used,
             dropped=close.dropped,
-            staleness=tuple(number - meta.round for meta in metas) if buffered else UNSET,
-            samples=sum(meta.samples for meta in metas),
-            values=mean_values(metas) or UNSET,
+            staleness=tuple(number - at for at in updates.rounds) if buffered else UNSET,
+            samples=reported.samples,
+            values=dict(reported.values) or UNSET,
             seconds=round(seconds, 3),
             train_seconds=round(sum(self.tally.trained.values()), 3),
             aggregate_seconds=round(time.monotonic() - began, 3),

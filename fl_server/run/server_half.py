@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias, overload
 
 import numpy as np
@@ -14,10 +15,20 @@ from common.arrays import Array, Arrays
 from common.errors import FedbedError
 from common.plugins import explain, is_users, names_users
 from common.wire.tensors import UpdateMeta
+from fl_server.run.metrics.tally import mean_loss, mean_values
 
 log = logging.getLogger(__name__)
 
 Load: TypeAlias = Callable[[int], tuple[dict[str, Array], UpdateMeta]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What the clients of a round report together: samples, and means of loss and values."""
+
+    samples: int
+    loss: float | None
+    values: Mapping[str, float]
 
 
 class ServerHalf:
@@ -122,11 +133,13 @@ class RoundUpdates(Sequence[Update]):
         *,
         metas: Mapping[int, UpdateMeta] | None = None,
         mean: dict[str, Array] | None = None,
+        reported: Reported | None = None,
     ) -> None:
         self._load = load
         self._clients = sorted(clients)
         self._metas: dict[int, UpdateMeta] = dict(metas or {})
         self._mean = mean
+        self._reported = reported
 
     def mean(self) -> dict[str, Array] | None:
         """The mean, if the updates were added up while they arrived."""
@@ -139,6 +152,20 @@ class RoundUpdates(Sequence[Update]):
             if client not in self._metas:  # an algorithm need not look at all of them
                 self[at]
         return [self._metas[client] for client in self._clients]
+
+    @property
+    def rounds(self) -> list[int]:
+        """The rounds whose models the clients have trained."""
+        return [meta.round for meta in self.metas]
+
+    @property
+    def reported(self) -> Reported:
+        """What all clients report together."""
+        if self._reported is not None:
+            return self._reported
+        metas = self.metas
+        samples = sum(meta.samples for meta in metas)
+        return Reported(samples, mean_loss(metas), mean_values(metas))
 
     def __len__(self) -> int:
         return len(self._clients)

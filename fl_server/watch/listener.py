@@ -114,7 +114,7 @@ class Listener:
                 yield from self._describe(message)
             case CurrentRound() | Selected() | TrainEnd():
                 self._keep(message)
-            case Info() if message.run == self._run and message.state != "data":
+            case Info() if message.run == self._run and message.state not in ("data", "secret"):
                 yield from self._note_info(message, now)
             case ClientMetrics() if message.run == self._run:
                 yield from self._tested((message.client,), message.round)

@@ -32,7 +32,7 @@ def waits_for(view: View) -> str:
     )
     shown = [_one(view, board, pending[board]) for board in list(pending)[:MOST_BOARDS]]
     more = len(pending) - len(shown)
-    ending = f" and {more} more boards" if more > 0 else ""
+    ending = f" and {more} more {'board' if more == 1 else 'boards'}" if more > 0 else ""
     return f"waits for {what}: {', '.join(shown)}{ending}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TypeAlias
 
 import msgspec
@@ -52,7 +53,7 @@ def model(view: View) -> Values:
             "waits": waits_for(view),
             "waits_on": tuple(pending_boards(view))[:MOST_WAITED] if view.going_on else (),
             "opened": _opened(view),
-            "mean_seconds": _mean_seconds(view),
+            "usual_seconds": _usual_seconds(view),
             "more_boards": len(view.unlisted),
             "round": view.round_number,
             "done": view.done,
@@ -117,9 +118,9 @@ def _opened(view: View) -> float | None:
     return mark[1] if mark is not None and mark[0] == view.round_number else None
 
 
-def _mean_seconds(view: View) -> float | None:
+def _usual_seconds(view: View) -> float | None:
     recent = view.round_seconds[-RECENT:]
-    return round(sum(recent) / len(recent), 3) if recent else None
+    return round(median(recent), 3) if recent else None
 
 
 def _board(board: BoardView) -> Values:

@@ -16,7 +16,7 @@ from tests.e2e.fuzzing import Fuzzer, Shot, all_topics
 from tests.e2e.guarded_rig import GuardedRig
 from tests.e2e.rig import TINY, Rig, eventually, memory
 
-MESSAGES = 30_000  # tests/attacks has more, without a broker
+MESSAGES = 10_000  # tests/attacks has ten times as many, without a broker
 BATCH = 500
 GROWTH = 300_000_000
 
@@ -32,7 +32,7 @@ def fire(thief: Intruder, shots: list[Shot]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_thirty_thousand_hostile_messages_change_nothing(guarded_rig: GuardedRig) -> None:
+def test_ten_thousand_hostile_messages_change_nothing(guarded_rig: GuardedRig) -> None:
     rig, guarded = guarded_rig, guarded_rig.guarded
     rig.write_experiment(TINY.replace("rounds = 2", "rounds = 8"))
     ear = guarded.enroll("ear", role="coordinator")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +17,7 @@ from common.wire.messages import (
     CurrentRound,
     Info,
     Selected,
+    Step,
     TrainDetail,
     TrainEnd,
 )
@@ -24,8 +25,10 @@ from fl_client.agent import machine as agent
 from fl_client.agent import state as a
 from tests.model.parts import (
     PARTS,
+    Contribution,
     Move,
     Part,
+    Private,
     Process,
     Setup,
     digest,
@@ -38,11 +41,24 @@ if TYPE_CHECKING:
     from tests.model.world import World
 
 
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A client in a secured round: as `common.worker.secret_store`."""
+
+    round_number: int
+    key: str
+    members: tuple[tuple[int, str], ...] = ()
+    sharers: tuple[int, ...] = ()
+    answered: tuple[int, ...] = ()
+
+
 @dataclass(slots=True)
 class BoardDisk:
     """How often the daemon started, and (run, client, round) -> (state, update)."""
 
     starts: int = 0
+    keys: int = 0
+    secrets: dict[tuple[str, int], Secret] = field(default_factory=dict)
     steps: dict[tuple[str, int, int], tuple[str, str]] = field(default_factory=dict)
 
     def rounds(self, run: str, client: int) -> frozenset[int]:
@@ -85,6 +101,7 @@ class Board:
         self.prepared = False
         self.partial: dict[tuple[str, int], set[int]] = {}
         self.downloads: dict[tuple[str, int], str] = {}
+        self.privates: dict[int, Private] = {}
         self.connection = 0
         self.presence_published = 0.0
 
@@ -170,9 +187,71 @@ class Board:
         if isinstance(message, Part):
             done = self._download(message)
             self.feed(a.PartReceived(message.run, message.round_number, done, now))
+        elif isinstance(message, Private):
+            if message.client in self.policy.clients:
+                self.privates[message.client] = message
+                self._take_private(message)
         elif isinstance(message, TrainDetail | CurrentRound | Selected | TrainEnd):
             self.feed(a.Received(message, now))
         self.process.handling = message if self.todo else None
+
+    def _take_private(self, message: Private) -> None:
+        """As `Secrets.receive`: the first members and the first sharers are final."""
+        if message.run != self.run:
+            return
+        client, key = message.client, (message.run, message.client)
+        known = self.disk.secrets.get(key)
+        mine = dict(message.members).get(client)
+        fits = known is not None and known.round_number == message.round_number
+        if known is None or not fits or known.key != mine:
+            self._withdraw(message)
+            return
+        if known.members not in ((), message.members) or (
+            message.sharers and known.sharers not in ((), message.sharers)
+        ):
+            self._withdraw(message)
+            return
+        sharers = known.sharers or message.sharers
+        self.disk.secrets[key] = replace(known, members=message.members, sharers=sharers)
+        where, now = (message.run, message.round_number), self.world.now
+        self.feed(a.PartReceived(*where, True, now, client, message.step))
+
+    def _withdraw(self, message: Private) -> None:
+        if self.process.up:
+            self.world.broker.publish(
+                Info(
+                    run=message.run,
+                    round=message.round_number,
+                    client=message.client,
+                    board=self.name,
+                    state="withdrawn",
+                    problem="keys are lost",
+                )
+            )
+
+    def _contribute(self, client: int, round_number: int, step: Step) -> None:
+        key = (self.run, client)
+        known = self.disk.secrets.get(key)
+        if known is None or known.round_number != round_number:
+            assert step == "keys", "nothing else is sent without keys"
+            self.disk.keys += 1
+            known = Secret(round_number, f"{self.name} {self.disk.keys}")
+            self.disk.secrets[key] = known
+            if self.disk.steps.pop((self.run, client, round_number), None) is not None:
+                self.posted.append(
+                    lambda: self.feed(a.SnapshotLost(client, round_number, self.world.now))
+                )
+        content = {"keys": known.key, "shares": repr(known.members)}.get(step, "")
+        if step == "opening":
+            survivors = self.privates[client].survivors
+            assert known.answered in ((), survivors), "both halves would be revealed"
+            assert client in survivors
+            self.disk.secrets[key] = replace(known, answered=survivors)
+            content = repr(survivors)
+        if self.process.up:
+            self.world.broker.publish(
+                Contribution(self.run, round_number, client, step, content)
+            )
 
     def _download(self, part: Part) -> bool:
         """As `fl_client.downloads`: the two newest complete models are kept."""
@@ -210,6 +289,8 @@ class Board:
                     self._fail(job, "")
             case a.SendUpdate(client, round_number):
                 self._send(client, round_number)
+            case a.SendSecret(client, round_number, step):
+                self._contribute(client, round_number, step)
             case a.Publish(message):
                 if self.process.up:
                     self.world.broker.publish(message)
@@ -241,7 +322,10 @@ class Board:
             data = {c: ClientData(train=10 + c, test=5) for c in self.policy.clients}
             now, coupled = self.world.now, self.setup.coupled
             own = data if self.setup.local else {}
-            self.feed(a.Opened(run, steps, coupled, now, data=own))
+            secure = self.setup.threshold > 0
+            self.feed(a.Opened(run, steps, coupled, now, data=own, secure=secure))
+            for private in self.privates.values():
+                self._take_private(private)
 
     def _work(self, job: a.Job) -> None:
         """A training writes its step, and only then (after a possible crash) reports."""
@@ -258,7 +342,13 @@ class Board:
         if job.kind == "test":
             self._report(a.Tested(job, self._metrics(job, what), self.world.now))
         elif not self.jobs[job].written:
-            step = (digest("state", what), digest("update", what))
+            update = digest("update", what)
+            if self.setup.threshold:
+                secret = self.disk.secrets[self.run, job.client]
+                assert secret.round_number == job.round
+                peers = [pair for pair in secret.members if pair[0] in secret.sharers]
+                update = f"{update}|{peers!r}"
+            step = (digest("state", what), update)
             self.disk.steps[self.run, job.client, job.round] = step
             self.jobs[job].written = True
         else:

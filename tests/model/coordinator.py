@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from common.wire.messages import (
@@ -13,15 +13,19 @@ from common.wire.messages import (
 )
 from fl_server.rounds import machine as rounds
 from fl_server.rounds import state as r
+from fl_server.rounds.sealing import wants_secret
 from fl_server.rounds.selection import goal
 from fl_server.rounds.standing import has_stopped
+from fl_server.rounds.steps import Sealing
 from fl_server.rounds.wishes import Wish, Wished
 from tests.model.parts import (
     COORDINATOR,
     PARTS,
     RUN,
+    Contribution,
     Move,
     Part,
+    Private,
     Process,
     Said,
     Setup,
@@ -50,11 +54,45 @@ class CoordinatorDisk:
     wish: Wish = "run"
     data: dict[int, int] | None = None
     started: list[dict[int, int]] = field(default_factory=list)
+    secure: dict[int, SecureDisk] = field(default_factory=dict)
     aggregated: list[tuple[int, tuple[int, ...], str]] = field(default_factory=list)
     lines: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     def append(self, line: tuple[int, tuple[tuple[int, int], ...]]) -> None:
         self.lines.setdefault(*line)
+
+
+@dataclass(slots=True)
+class SecureDisk:
+    """The steps of a secured round: as `fl_server.run.secure_journal`."""
+
+    threshold: int = 0
+    members: tuple[tuple[int, str], ...] = ()
+    sharers: tuple[int, ...] = ()
+    survivors: tuple[int, ...] = ()
+    contributed: dict[str, dict[int, str]] = field(default_factory=dict)
+
+    def settle(self, settled: r.Settle) -> None:
+        match settled.step:
+            case "shares":
+                keys = self.contributed["keys"]
+                self.members = tuple((c, keys[c]) for c in settled.clients)
+                self.threshold = settled.threshold
+            case "updates":
+                assert {*settled.clients} <= {*self.contributed["shares"]}
+                self.sharers = settled.clients
+            case _:
+                self.survivors = settled.clients
+
+    def sealing(self) -> Sealing:
+        found = Sealing()
+        if self.members:
+            found = Sealing("shares", tuple(c for c, _ in self.members), self.threshold)
+        if self.sharers:
+            found = Sealing("updates", self.sharers, self.threshold)
+        if self.survivors:
+            found = Sealing("opening", self.survivors, self.threshold)
+        return replace(found, answered=frozenset(self.contributed.get(found.step, ())))
 
 
 class Coordinator:
@@ -100,9 +138,13 @@ class Coordinator:
             safe=self._safe(round_number) if opened else frozenset(),
             now=self.world.now,
             reported=frozenset(disk.data or ()),
+            sealing=self._secure(round_number).sealing() if self.policy.threshold else None,
         )
         self.alive = True
         self.note_wish()
+
+    def _secure(self, round_number: int) -> SecureDisk:
+        return self.disk.secure.setdefault(round_number, SecureDisk())
 
     def _safe(self, round_number: int) -> frozenset[int]:
         """The updates that count, by the order in which they were accepted."""
@@ -162,9 +204,29 @@ class Coordinator:
         foreign = isinstance(message, Info | ClientMetrics) and message.run != RUN
         if isinstance(message, Part):
             self._take_part(message)
+        elif isinstance(message, Contribution):
+            self._take_contribution(message)
         elif isinstance(message, Connected | Info | ClientMetrics) and not foreign:
             self.feed(r.Received(message, self.world.now))
         self.process.handling = message if self.todo else None
+
+    def _take_contribution(self, sent: Contribution) -> None:
+        round_number, client, step = sent.round_number, sent.client, sent.step
+        if sent.run != RUN or not wants_secret(
+            self.state, round_number=round_number, client=client, step=step
+        ):
+            self.feed(r.Strayed(self.world.now))
+            return
+        kept = self._secure(round_number).contributed.setdefault(step, {})
+        kept[client] = sent.content
+        self.feed(r.Answered(client, round_number, step, self.world.now))
+
+    def _send_secrets(self, round_number: int, clients: tuple[int, ...]) -> None:
+        disk = self._secure(round_number)
+        for client in clients:
+            self._publish(
+                Private(RUN, round_number, client, disk.members, disk.sharers, disk.survivors)
+            )
 
     def _take_part(self, part: Part) -> None:
         round_number, client, now = part.round_number, part.client, self.world.now
@@ -219,6 +281,10 @@ class Coordinator:
                 self.reports[client] = data.train
             case r.Close():
                 self._close(action)
+            case r.Settle(round_number):
+                self._secure(round_number).settle(action)
+            case r.SendSecrets(round_number, clients):
+                self._send_secrets(round_number, clients)
             case r.Finish():
                 self.disk.finished = True
             case r.Report():
@@ -252,6 +318,8 @@ class Coordinator:
     ) -> None:
         disk = self.disk
         updates = sorted((c, disk.journal[close.round_number][c]) for c in close.used)
+        if self.policy.threshold and close.used:
+            updates = self._opened(close, updates)
         disk.model = digest("model", disk.model, updates)
         disk.done, disk.previous = close.round_number, line
         started = {
@@ -261,6 +329,22 @@ class Coordinator:
         disk.started.append(started)
         disk.aggregated.append((close.round_number, close.used, disk.model))
 
+    def _opened(self, close: r.Close, updates: list[tuple[int, str]]) -> list[tuple[int, str]]:
+        """The plain updates, if all masks are those of the same clients and keys."""
+        disk = self._secure(close.round_number)
+        assert disk.survivors == close.used
+        answers = disk.contributed["opening"]
+        assert len(answers) >= disk.threshold > len(disk.members) / 2
+        assert set(answers.values()) == {repr(disk.survivors)}
+        expected = repr([pair for pair in disk.members if pair[0] in disk.sharers])
+        plain = []
+        for client, update in updates:
+            content, masks = update.split("|")
+            assert masks == expected, "the masks do not cancel"
+            plain.append((client, content))
+        return plain
+
     def _forget(self, round_number: int) -> None:
         self.disk.opened.pop(round_number, None)
         self.disk.journal.pop(round_number, None)
+        self.disk.secure.pop(round_number, None)

@@ -18,6 +18,7 @@ from common.wire.messages import (
     CurrentRound,
     Info,
     Selected,
+    Step,
     TrainDetail,
     TrainEnd,
 )
@@ -48,9 +49,37 @@ class Part:
     content: str
 
 
-Said: TypeAlias = (
-    TrainDetail | CurrentRound | Selected | TrainEnd | Connected | Info | ClientMetrics | Part
-)
+@dataclass(frozen=True, slots=True)
+class Private:
+    """What one client needs for a step of a secured round; keys are names here."""
+
+    run: str
+    round_number: int
+    client: int
+    members: tuple[tuple[int, str], ...]
+    sharers: tuple[int, ...] = ()
+    survivors: tuple[int, ...] = ()
+
+    @property
+    def step(self) -> Step:
+        if self.survivors:
+            return "opening"
+        return "updates" if self.sharers else "shares"
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What a client contributes to a step of a secured round."""
+
+    run: str
+    round_number: int
+    client: int
+    step: Step
+    content: str
+
+
+_FromServer: TypeAlias = TrainDetail | CurrentRound | Selected | TrainEnd | Private
+Said: TypeAlias = _FromServer | Connected | Info | ClientMetrics | Part | Contribution
 
 
 def parts_of(run: str, round_number: int, client: int | None, content: str) -> Iterator[Part]:
@@ -76,6 +105,8 @@ class Setup:
     min_updates: int = 1
     start_with: int | None = None
     local: bool = False
+    threshold: float = 0.0
+    exact: bool = False
     extra: int = 0
     buffer: int = 0
     max_staleness: int = 2
@@ -97,6 +128,7 @@ class Setup:
             min_updates=self.min_updates,
             evaluate_every=self.evaluate_every,
             local=self.local,
+            threshold=self.threshold,
             extra=self.extra,
             buffer=self.buffer,
             max_staleness=self.max_staleness,
@@ -149,6 +181,8 @@ def _retained_topic(message: Said) -> str | None:
             return f"connected/{board}"
         case Part(client=None, part=part):
             return f"send_weights/{part}"
+        case Private(client=client):
+            return f"send_weights/to/{client}"
         case TrainDetail() | CurrentRound() | Selected() | TrainEnd():
             return type(message).__name__
         case _:
@@ -156,7 +190,7 @@ def _retained_topic(message: Said) -> str | None:
 
 
 def reads(name: str, message: Said) -> bool:
-    from_board = isinstance(message, Connected | Info | ClientMetrics) or (
+    from_board = isinstance(message, Connected | Info | ClientMetrics | Contribution) or (
         isinstance(message, Part) and message.client is not None
     )
     return (name == COORDINATOR) == from_board

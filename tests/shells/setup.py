@@ -8,12 +8,14 @@ import tempfile
 from pathlib import Path
 
 from common.config import (
+    AggregationSection,
     AlgorithmSection,
     DataSection,
     EvaluationSection,
     Experiment,
     ExperimentSection,
     ModelSection,
+    PrivacySection,
     SelectionSection,
 )
 from fl_server.run.aggregator import Aggregator
@@ -35,6 +37,12 @@ def experiment_of(setup: Setup) -> Experiment:
         model=ModelSection(name="dnn", hidden=1),
         data=DataSection(dataset="fmnist-mini", clients=len(setup.clients)),
         selection=SelectionSection(rate=setup.rate, start_with=setup.start_with or "all"),
+        aggregation=AggregationSection(
+            arithmetic="exact" if setup.exact or setup.threshold else "float"
+        ),
+        privacy=PrivacySection(
+            secure=setup.threshold > 0, threshold=setup.threshold or PrivacySection().threshold
+        ),
         evaluation=EvaluationSection(every=setup.evaluate_every),
     )
 

@@ -150,7 +150,7 @@ def boards(groups: Sequence[Group]) -> Table | None:
         for name, times in times_of(group).items():
             busy = sum(times.trainings) / total if total else None
             around = (mean(times.waits), mean(times.trainings), mean(times.sendings))
-            rows.append((group.label, name, len(times.trainings), *around, busy))
+            rows.append((group.label, name, len(times.trainings), *around, busy, times.last))
     if not rows:
         return None
     columns = (
@@ -161,11 +161,13 @@ def boards(groups: Sequence[Group]) -> Table | None:
         Column("training", "seconds"),
         Column("after", "seconds"),
         Column("busy", "percent"),
+        Column("waited for", "count"),
     )
     note = (
         "Mean per training. Before: from the opening of the round until the training starts "
         "(the model's way, other clients of the board). After: until the update is safe on the "
-        "server. Busy: training time over the time of all rounds."
+        "server. Busy: training time over the time of all rounds. Waited for: rounds whose "
+        "last update came from this board."
     )
     return Table("boards", "Time per phase and board", columns, tuple(rows), note)
 

@@ -37,6 +37,10 @@ class UpdateFiles:
         """Where the updates of a round are."""
         return self._root / f"round-{round_number:06d}"
 
+    def secure_folder(self, round_number: int) -> Path:
+        """Where the steps of a secured round are."""
+        return self.folder(round_number) / "secure"
+
     def part_path(self, client: int) -> Path:
         """Where an update is put together; its round may close before it is complete."""
         return self._root / f"client-{client:06d}.part"

@@ -9,7 +9,7 @@ from common.arrays import Array, Arrays
 from common.privacy.exact import ExactSum, Scale, fixed
 from common.wire.assembly import SMALL
 from common.wire.tensors import SumMeta, UpdateMeta
-from fl_server.run.server_half import RoundUpdates
+from fl_server.run.server_half import Reported, RoundUpdates
 
 RECENT_BYTES = 48 * 1024**2  # of small updates that aggregation need not read again
 
@@ -21,7 +21,8 @@ class Gathered:
     """What has arrived in the open round.
 
     With a scale updates are added up at once, and need not be read again. What came before a
-    restart is read when the round closes. The sum of several clients is one item.
+    restart is read when the round closes. The sum of several clients is one item. `pooled`:
+    what clients report is added up in the same way, as in a secured run.
     """
 
     def __init__(
@@ -29,10 +30,13 @@ class Gathered:
         load: Callable[[int], Decoded],
         scale: Scale | None,
         load_sum: Callable[[int], DecodedSum] | None = None,
+        *,
+        pooled: bool = False,
     ) -> None:
         self._load_file = load
         self._load_sum = load_sum
         self._scale = scale
+        self._pooled = pooled
         self._sum: ExactSum | None = None
         self._groups: dict[int, tuple[int, ...]] = {}  # by their lowest client
         self._recent: dict[int, Decoded] = {}
@@ -52,7 +56,7 @@ class Gathered:
     def add(self, client: int, arrays: dict[str, Array], meta: UpdateMeta, size: int) -> None:
         """Take an update that can be used; ProtocolError if no exact sum can hold it."""
         if self._scale is not None:
-            integers = fixed(self._scale, arrays, meta.weights)
+            integers = self._fixed(self._scale, arrays, meta)
             self._sum = self._sum or ExactSum(self._scale)
             self._sum.add([client], integers)
             self._metas[client] = meta
@@ -84,7 +88,7 @@ class Gathered:
                 self._add_group(total, *self._load_sum(client))
         for client in sorted({*clients} - total.clients):
             arrays, self._metas[client] = self._load(client)
-            total.add([client], fixed(self._scale, arrays, self._metas[client].weights))
+            total.add([client], self._fixed(self._scale, arrays, self._metas[client]))
         self._sum = total
         return total, self._metas
 
@@ -93,8 +97,18 @@ class Gathered:
         if self._scale is None:
             return RoundUpdates(self._load, clients)
         total, metas = self.total(clients)
-        mean = total.result(like).arrays if clients else {}
-        return RoundUpdates(self._load, clients, metas=metas, mean=mean)
+        if not clients:
+            return RoundUpdates(self._load, clients, metas=metas, mean={})
+        found = total.result(like)
+        reported = Reported(found.samples, found.loss, {}) if self._pooled else None
+        return RoundUpdates(
+            self._load, clients, metas=metas, mean=found.arrays, reported=reported
+        )
+
+    def _fixed(self, scale: Scale, arrays: Arrays, meta: UpdateMeta) -> dict[str, Array]:
+        if not self._pooled:
+            return fixed(scale, arrays, meta.weights)
+        return fixed(scale, arrays, meta.weights, samples=meta.samples, loss=meta.loss)
 
     def _load(self, client: int) -> Decoded:
         return self._recent[client] if client in self._recent else self._load_file(client)

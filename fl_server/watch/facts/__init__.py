@@ -191,6 +191,14 @@ class Uncounted(Note, frozen=True, tag="uncounted"):
     """Clients whose test counts a round went on without."""
 
 
+class Unopened(Note, frozen=True, tag="unopened"):
+    """The sum of a secured round was not opened, and why."""
+
+
+class RevealRefused(Note, frozen=True, tag="reveal_refused"):
+    """A board has refused what could open the update of a single client."""
+
+
 class RoundClosed(
     TrainingLine, frozen=True, kw_only=True, tag_field="event", tag="round_closed"
 ):
@@ -272,8 +280,9 @@ _Boards: TypeAlias = BoardConnected | Lost | Back | Foreign | Problem | Refused 
 _Broker: TypeAlias = BrokerUp | BrokerDown | MessageDropped
 _Clients: TypeAlias = Trained | Update | Failed | StateLost | Rejected | Late | Arithmetic
 _Rounds: TypeAlias = RoundOpened | Called | Dropped | Uncounted | RoundClosed | Evaluated
+_Secure: TypeAlias = Unopened | RevealRefused
 _OfBoards: TypeAlias = Info | Presence | Tested | RefusedSoFar
-Kept: TypeAlias = _Run | _Boards | _Broker | _Clients | _Rounds
+Kept: TypeAlias = _Run | _Boards | _Broker | _Clients | _Rounds | _Secure
 Shown: TypeAlias = _OfBoards | Coordinator | Described | Web | Printed
 Fact: TypeAlias = Kept | Shown
 Observer: TypeAlias = Callable[[Fact], None]

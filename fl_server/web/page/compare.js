@@ -72,6 +72,8 @@ function drawCompared() {
     mark.style.borderColor = `var(--${one.colour})`;
     if (one.dash.length) mark.className = "dash";
     name.href = `#/run/${encodeURIComponent(one.run)}`;
+    item.addEventListener("pointerenter", () => { plot.focus = one.run; plot.draw(); });
+    item.addEventListener("pointerleave", () => { plot.focus = null; plot.draw(); });
     item.append(box, mark, name, el("small", one.points.length ? "" : "does not know it"));
     return item;
   }));

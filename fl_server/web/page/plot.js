@@ -17,7 +17,7 @@ class Plot {
   constructor(canvas) {
     this.canvas = canvas;
     this.series = [];  // {name, points: [[x, y]], colour, dash, hidden}
-    this.range = null;
+    this.range = this.focus = this.pointer = this.drag = null;
     this.options = {smooth: 0, logX: false, logY: false, xFormat: number, yFormat: number, xName: "", yName: ""};
     canvas.addEventListener("pointerdown", event => { if (event.button === 0) { this.drag = this.at(event); canvas.setPointerCapture(event.pointerId); } });
     canvas.addEventListener("pointermove", event => this.move(event));
@@ -53,7 +53,7 @@ class Plot {
   release(event) {
     const from = this.drag, to = this.at(event);
     this.drag = null;
-    if (from !== null && from !== undefined && Math.abs(to - from) > 8 && this.scales) {
+    if (from !== null && Math.abs(to - from) > 8 && this.scales) {
       const ends = [this.scales.value(Math.min(from, to)), this.scales.value(Math.max(from, to))];
       if (this.visible().some(one => one.points.filter(([x]) => x >= ends[0] && x <= ends[1]).length > 1)) this.range = ends;
     }
@@ -112,16 +112,18 @@ class Plot {
       c.beginPath(); c.moveTo(x(tick), height - bottom); c.lineTo(x(tick), height - bottom + 4); c.stroke();
     }
     c.save(); c.beginPath(); c.rect(left - 3, top - 3, width - left - right + 6, height - top - bottom + 6); c.clip();
+    curves.sort((a, b) => (a.run === this.focus) - (b.run === this.focus));  // the one pointed at in the legend is on top
     for (const one of curves) {
       c.strokeStyle = colour(one.colour);
       if (smooth) { c.globalAlpha = 0.22; c.lineWidth = 1.2; c.setLineDash([]); this.stroke(c, one.raw, x, y); }
-      c.globalAlpha = 1; c.lineWidth = 2; c.setLineDash(one.dash);
+      c.globalAlpha = this.focus && one.run !== this.focus ? 0.3 : 1; c.lineWidth = one.run === this.focus ? 3.2 : 2; c.setLineDash(one.dash);
       this.stroke(c, one.points, x, y);
       c.setLineDash([]);
       if (one.points.length === 1) { c.fillStyle = colour(one.colour); c.beginPath(); c.arc(x(one.points[0][0]), y(one.points[0][1]), 3.5, 0, 7); c.fill(); }
     }
+    c.globalAlpha = 1;
     c.restore();
-    if (this.drag !== null && this.drag !== undefined && this.pointer !== null) {
+    if (this.drag !== null && this.pointer !== null) {
       c.fillStyle = colour("blue"); c.globalAlpha = 0.13; c.fillRect(this.drag, top, this.pointer - this.drag, height - top - bottom); c.globalAlpha = 1;
     } else if (this.pointer > left && this.pointer < width - right) {
       c.strokeStyle = faint; c.setLineDash([2, 3]); c.beginPath(); c.moveTo(this.pointer, top); c.lineTo(this.pointer, height - bottom); c.stroke(); c.setLineDash([]);
@@ -146,9 +148,10 @@ class Plot {
     inner.width = 2 * width; inner.height = 2 * height;
     const d = inner.getContext("2d");
     d.scale(2, 2);
-    const pointer = this.pointer; this.pointer = null;
+    const {pointer, focus} = this;
+    this.pointer = this.focus = null;
     this.paint(d, width, height);
-    this.pointer = pointer;
+    Object.assign(this, {pointer, focus});
     c.drawImage(inner, 0, 0, width, height);
     c.font = `13px ${getComputedStyle(document.body).fontFamily}`; c.textBaseline = "middle";
     rows.forEach((one, at) => {

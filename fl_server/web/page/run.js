@@ -167,10 +167,10 @@ function timeLeft(run, at) {
   if (!at.going_on || !at.started) return "\u00a0";
   const passed = span(now() - at.started);
   if (at.standing === "paused") return `${passed} · paused`;
-  if (!at.mean_seconds) return passed;
-  const open = at.opened && at.round <= run.rounds ? now() - at.opened : 0, rest = at.mean_seconds * Math.max(0, run.rounds - at.done - (open ? 1 : 0));
-  if (open > 2 * at.mean_seconds + 3) return `${passed} · this round waits for ${span(open)}, usually ${seconds(at.mean_seconds, true)} · then about ${span(rest)}`;
-  return `${passed} · about ${span(rest + Math.max(0, at.mean_seconds - open))} left`;
+  if (!at.usual_seconds) return passed;
+  const open = at.opened && at.round <= run.rounds ? now() - at.opened : 0, rest = at.usual_seconds * Math.max(0, run.rounds - at.done - (open ? 1 : 0));
+  if (open > 2 * at.usual_seconds + 3) return `${passed} · this round waits for ${span(open)}, usually ${seconds(at.usual_seconds, true)} · then about ${span(rest)}`;
+  return `${passed} · about ${span(rest + Math.max(0, at.usual_seconds - open))} left`;
 }
 
 function drawLines() {

@@ -17,7 +17,7 @@ from common.experiment.file import read_experiment
 from common.experiment.tasks import task_of
 from fl_server.reports.central_run import is_central
 from fl_server.reports.listing import Listing, RunLine
-from fl_server.reports.runs import read_run
+from fl_server.reports.runs import read_metrics, read_run
 from fl_server.run.run_record import read_record
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
@@ -88,7 +88,7 @@ class Followed:
 
     def _take_metrics(self) -> None:
         """The curves, where not all events are read."""
-        for line in read_run(self.folder).lines:
+        for line in read_metrics(self.folder / "metrics.jsonl"):
             known = fields_of(line)
             if known.keys() >= TRAINED:
                 self._take(round_closed({k: known[k] for k in ("round", *TRAINED)}))

@@ -92,6 +92,9 @@ class BoardHistory:
                 self._measure(name, telemetry, fact.time, shown)
             case facts.Info(info=info):
                 self._measure(info.board, info.telemetry, fact.time, shown)
+                if info.state == "trained":
+                    self._take(_trained(fact), shown)
+            case facts.Trained():
                 self._take(fact, shown)
             case _:
                 pass
@@ -118,14 +121,26 @@ class BoardHistory:
         if found is not None and name in shown:
             self._of(name).measure(found, now, min(SAMPLES, ALL_SAMPLES // len(shown)))
 
-    def _take(self, fact: facts.Info, shown: Mapping[str, BoardView]) -> None:
-        info = fact.info
-        known = (info.round, info.client) in self._trained or len(self._trained) > MOST_CLIENTS
-        if info.state != "trained" or info.board not in shown or known:
+    def _take(self, done: facts.Trained, shown: Mapping[str, BoardView]) -> None:
+        """A training that has ended; it is reported in two ways, and counts once."""
+        known = (done.round, done.client) in self._trained or len(self._trained) > MOST_CLIENTS
+        if known or done.round != self._round or done.board not in shown:
             return
-        if info.round != self._round or not shown[info.board].simulates(info.client):
+        if not shown[done.board].simulates(done.client):
             return
-        self._trained.add((info.round, info.client))
-        seconds = round(max(0.0, fact.time - self._opened), 2)
-        done = BoardRound(info.round, seconds, info.seconds or 0.0)
-        self._of(info.board).train(info.client, info.samples or 0, done)
+        self._trained.add((done.round, done.client))
+        seconds = round(max(0.0, done.time - self._opened), 2)
+        found = BoardRound(done.round, seconds, done.seconds)
+        self._of(done.board).train(done.client, done.samples, found)
+
+
+def _trained(fact: facts.Info) -> facts.Trained:
+    info = fact.info
+    return facts.Trained(
+        board=info.board,
+        client=info.client,
+        round=info.round,
+        seconds=info.seconds or 0.0,
+        samples=info.samples,
+        time=fact.time,
+    )

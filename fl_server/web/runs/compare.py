@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 from common.errors import UsageError
@@ -17,6 +18,7 @@ from fl_server.watch.facts.lines import MetricsLine, fields_of, number_in
 from fl_server.web.runs.archive import Archive
 
 MOST_COMPARED = 24
+MOST_BYTES = 256_000_000  # of their files
 MOST_POINTS = 2_000  # of a curve; of more, some are left out
 PLAIN = ("round", "clients", "dropped", "time", "tested_clients", "tested_samples")
 
@@ -56,7 +58,17 @@ def _read(archive: Archive, names: Sequence[str]) -> list[RunData]:
         raise UsageError("choose at least one run")
     if len(names) > MOST_COMPARED:
         raise UsageError(f"more than {MOST_COMPARED} runs cannot be compared here")
-    return [read_run(archive.folder(name)) for name in dict.fromkeys(names)]
+    folders = [archive.folder(name) for name in dict.fromkeys(names)]
+    if sum(_size(folder) for folder in folders) > MOST_BYTES:
+        raise UsageError(
+            f"the files of these runs have more than {MOST_BYTES / 1e6:.0f} MB; compare fewer, "
+            f"or with: fl-server report {' '.join(names)}"
+        )
+    return [read_run(folder) for folder in folders]
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.glob("*.jsonl"))
 
 
 def _curves_of(run: RunData) -> Json:

@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 
 from common.arrays import Array
 from common.errors import ProtocolError, RevealError
+from common.privacy.rules import Keys, check_request, needed
 from common.privacy.secure import (
-    Keys,
     Me,
     answer,
-    check_request,
     masked,
-    needed,
     sealed_shares,
     unmask,
     unsealed_shares,

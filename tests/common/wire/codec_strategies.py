@@ -11,6 +11,14 @@ from hypothesis import strategies as st
 
 from common.arrays import Array
 from common.errors import ProtocolError
+from common.privacy.rules import (
+    SEALED_BYTES,
+    Keys,
+    RevealedShares,
+    RoundKeys,
+    SealedShares,
+)
+from common.privacy.shamir import SHARE_BYTES
 from common.texts import printable
 from common.wire.chunks import cut
 from common.wire.messages import (
@@ -20,6 +28,7 @@ from common.wire.messages import (
     Connected,
     CurrentRound,
     Info,
+    SecureRound,
     Selected,
     TrainDetail,
     TrainEnd,
@@ -41,6 +50,23 @@ json_values = st.recursive(
     max_leaves=8,
 )
 counts = st.tuples(naturals, naturals).map(lambda pair: counted(min(pair), max(*pair, 1)))
+
+
+def bytes_of(size: int) -> st.SearchStrategy[bytes]:
+    return st.binary(min_size=size, max_size=size)
+
+
+round_keys = st.builds(Keys, *[bytes_of(32)] * 3)
+secrets = st.one_of(
+    st.builds(RoundKeys, keys=round_keys),
+    st.builds(
+        SealedShares,
+        sealed=st.dictionaries(naturals, bytes_of(SEALED_BYTES), max_size=3),
+    ),
+    st.builds(
+        RevealedShares, shares=st.dictionaries(naturals, bytes_of(SHARE_BYTES), max_size=3)
+    ),
+)
 
 MESSAGES: dict[type[Wire], st.SearchStrategy[Wire]] = {
     TrainDetail: st.builds(
@@ -72,7 +98,8 @@ MESSAGES: dict[type[Wire], st.SearchStrategy[Wire]] = {
         round=naturals,
         client=naturals,
         board=names,
-        state=st.sampled_from(["missing", "training", "trained", "testing", "failed"]),
+        state=st.sampled_from(["missing", "training", "trained", "testing", "secret"]),
+        secret=st.none() | secrets,
         epoch=epochs,
         epochs=epochs,
         loss=st.none() | numbers,
@@ -89,6 +116,18 @@ MESSAGES: dict[type[Wire], st.SearchStrategy[Wire]] = {
         safe=id_lists,
         measured=id_lists,
         accepted=st.dictionaries(naturals, naturals, max_size=5),
+        step=st.sampled_from(["", "keys", "shares", "updates", "opening"]),
+        answered=id_lists,
+    ),
+    SecureRound: st.builds(
+        SecureRound,
+        run=names,
+        round=naturals,
+        client=naturals,
+        threshold=naturals,
+        members=st.dictionaries(naturals, round_keys, max_size=3),
+        sealed=st.dictionaries(naturals, bytes_of(SEALED_BYTES), max_size=3),
+        survivors=id_lists,
     ),
     Selected: st.builds(
         Selected,

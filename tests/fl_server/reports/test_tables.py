@@ -195,6 +195,15 @@ def test_where_the_time_of_a_board_went() -> None:
     assert times["b1"].sendings == [0.5]
 
 
+def test_the_others_have_waited_for_the_board_whose_update_came_last() -> None:
+    def done(board: str, client: int, time: float) -> tuple[Fact, Fact]:
+        trained = facts.Trained(board, client, 1, seconds=2.0, samples=9, time=time)
+        return trained, facts.Update(client, 1, time=time + 1)
+
+    times = board_times([*done("fast", 0, 3.0), *done("slow", 1, 9.0)])
+    assert (times["fast"].last, times["slow"].last) == (0, 1)
+
+
 def test_faults_are_counted_with_clients_dropped_and_restarts() -> None:
     start = facts.Started(run="r", folder="f", rounds=1, done=0, participants=1)
     events: list[Fact] = [start, facts.Lost("x"), facts.Back("x"), facts.Lost("x"), start]

@@ -44,7 +44,8 @@ def test_a_round_of_a_board_ends_with_its_last_training_and_counts_each_once() -
     opened = facts.RoundOpened(1, (0, 1), (), time=10.0)
     first = info("b1", 0, "trained", 1, 12.0, seconds=1.5, samples=20)
     second = info("b1", 1, "trained", 1, 15.5, seconds=3.0, samples=30)
-    history = seen(present("b1", (0, 1), 1.0), opened, first, first, second)
+    again = facts.Trained("b1", 1, 1, 3.0, 30, time=15.6)
+    history = seen(present("b1", (0, 1), 1.0), opened, first, first, second, again)
     (only,) = history.boards["b1"].rounds
     assert (only.round, only.seconds, only.busy, only.clients) == (1, 5.5, 4.5, 2)
     assert history.boards["b1"].sizes == {0: 20, 1: 30}

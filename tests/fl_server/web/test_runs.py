@@ -18,6 +18,7 @@ from fl_server.run.store import create_run
 from fl_server.web.answers import ANSWERS, Shown
 from fl_server.web.audience import Audience
 from fl_server.web.runs import archive as archives
+from fl_server.web.runs import compare
 from fl_server.web.runs.archive import MOST_FOLLOWED, Archive
 from fl_server.web.runs.compare import MOST_COMPARED
 
@@ -181,6 +182,14 @@ def test_the_tables_are_those_of_the_report(runs: Path) -> None:
         ask(shown(runs), "/tables")
     with pytest.raises(UsageError, match="cannot be compared"):
         ask(shown(runs), "/curves", run=["a"] * (MOST_COMPARED + 1))
+
+
+def test_runs_that_are_too_large_for_the_page_are_left_to_the_report(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "MOST_BYTES", 10)
+    with pytest.raises(UsageError, match="or with: fl-server report a b"):
+        ask(shown(runs), "/curves", run=["a", "b"])
 
 
 def test_a_page_of_a_broker_has_no_runs() -> None:
