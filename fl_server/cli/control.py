@@ -20,6 +20,7 @@ from fl_server.cli.options import (
     SHOWN,
     broker_options,
     page_options,
+    run_argument,
     run_options,
     runs_option,
     with_page,
@@ -36,7 +37,7 @@ HERE = ("lab", "simulate")  # commands that need no broker; they go on if starte
 
 
 @click.command()
-@click.argument("name", metavar="RUN")
+@run_argument
 @runs_option
 def pause(name: str, runs: Path) -> None:
     """Let a run pause after the open round, until 'fl-server resume' lets it go on.
@@ -49,7 +50,7 @@ def pause(name: str, runs: Path) -> None:
 
 
 @click.command()
-@click.argument("name", metavar="RUN")
+@run_argument
 @runs_option
 def stop(name: str, runs: Path) -> None:
     """End the coordinator of a run after the open round; it can be resumed later.
@@ -64,7 +65,7 @@ def stop(name: str, runs: Path) -> None:
 
 
 @click.command()
-@click.argument("name", metavar="RUN")
+@run_argument
 @click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
               help="How long to wait for a broker that does not answer.")  # fmt: skip
 @click.option("--stay-paused", is_flag=True,

@@ -38,6 +38,14 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
+def complete_run(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
+    """The runs whose names begin so, for the shell's completion."""
+    runs = Path(context.params.get("runs") or "runs")
+    names = sorted(path.parent.name for path in runs.glob("*/experiment.toml"))
+    return [name for name in names if name.startswith(begun)]
+
+
+run_argument = click.argument("name", metavar="RUN", shell_complete=complete_run)
 experiment_file = click.argument(
     "file", metavar="EXPERIMENT.toml", type=click.Path(path_type=Path)
 )
@@ -50,8 +58,9 @@ runs_option = click.option(
     metavar="DIR", help="Where run folders are kept.",
 )  # fmt: skip
 run_option = click.option(
-    "--run", "name", metavar="NAME", help="Name of the run; an unfinished one is resumed."
-)
+    "--run", "name", metavar="NAME", shell_complete=complete_run,
+    help="Name of the run; an unfinished one is resumed.",
+)  # fmt: skip
 dask_option = click.option(
     "--dask", metavar="ADDRESS",
     help="On a Dask cluster: tcp://HOST:8786, or local:4 for processes of its own.",

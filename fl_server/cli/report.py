@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from common.errors import FedbedError, UsageError
-from fl_server.cli.options import runs_option
+from fl_server.cli.options import complete_run, runs_option
 from fl_server.reports.build import tables_of, write_report
 from fl_server.reports.central_run import is_central
 from fl_server.reports.find import find_folders
@@ -32,7 +32,7 @@ SHORT = (
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[RUN]...")
+@click.argument("names", nargs=-1, metavar="[RUN]...", shell_complete=complete_run)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR",
               help="Write a page, figures and tables there.")  # fmt: skip
 @click.option("--compare", "reference", type=click.Path(path_type=Path), metavar="FILE",

@@ -40,8 +40,12 @@ from fl_server.sweeps.grid import parse_seeds
 from fl_server.sweeps.runner import Runner, in_lab, on_broker, simulated
 
 
+def _complete_study(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    return [name for name in study_names() if name.startswith(begun)]
+
+
 @click.command()
-@click.argument("name", required=False, metavar="[STUDY]")
+@click.argument("name", required=False, metavar="[STUDY]", shell_complete=_complete_study)
 @click.option("--list", "listed", is_flag=True,
               help="All studies, how far each is, and how long the rest takes.")  # fmt: skip
 @click.option("--show", is_flag=True, help="Only the table of what is there; run nothing.")

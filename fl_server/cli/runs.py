@@ -11,7 +11,7 @@ import msgspec
 
 from common.arrays import digest
 from common.errors import UsageError
-from fl_server.cli.options import runs_option
+from fl_server.cli.options import complete_run, runs_option
 from fl_server.reports.listing import RunLine, run_lines
 from fl_server.reports.output.terminal import print_table
 from fl_server.reports.tables import Column, Table
@@ -65,8 +65,8 @@ def _best(line: RunLine) -> str:
 
 
 @click.command("diff")
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
+@click.argument("first", metavar="A", shell_complete=complete_run)
+@click.argument("second", metavar="B", shell_complete=complete_run)
 @runs_option
 def diff(first: str, second: str, runs: Path) -> None:
     """Say whether two models have the same bits, and where not (exit status 1).

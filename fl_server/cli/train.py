@@ -80,8 +80,12 @@ def train_centrally(experiment: Experiment, name: str, runs: Path) -> None:
     click.echo(f"finished; model {digest} in {runs / wanted}")
 
 
+def _complete_algorithm(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    return [name for name in sorted(known_builders()) if name.startswith(begun)]
+
+
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=_complete_algorithm)
 def algorithms(name: str | None) -> None:
     """List the algorithms, or describe one: its options, their defaults and meaning.
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from msgspec import UNSET
-
 from common.arrays import Arrays, digest
 from common.code_files import digests_of
 from common.config import Experiment
@@ -25,13 +23,16 @@ from common.wire.chunks import blob_digest
 from common.wire.messages import Info
 from fl_server.rounds.state import Close, Open
 from fl_server.rounds.steps import Sealing
+from fl_server.run.accountant import epsilon
 from fl_server.run.checks import Checks
 from fl_server.run.computed import Computed
 from fl_server.run.metrics.records import Records, TestedRound
 from fl_server.run.metrics.tally import Tally
+from fl_server.run.metrics.training_line import training_line
 from fl_server.run.model.downloads import Downloads
 from fl_server.run.model.file import NAME, write_model
 from fl_server.run.model.first import starting_model
+from fl_server.run.noise import noise_of
 from fl_server.run.server_half import ServerHalf
 from fl_server.run.store import KEEP_CHECKPOINTS, CheckpointMeta, RunStore
 from fl_server.run.updates.files import Kind
@@ -90,12 +91,15 @@ class Aggregator:
         self._state, self._meta = self._load()
         self._downloads = Downloads(store, experiment, self._half, self.local)
         self._downloads.renew(self._state, self._meta.round + 1)
-        expected = self._half.expects(server_of(experiment), self._downloads.broadcast)
+        first = self._downloads.broadcast
+        expected = self._half.expects(server_of(experiment), first)
+        self._noise = noise_of(experiment, expected, first)
         self.checks = Checks(
             expected,
             info_of(experiment.data).size,
-            self._half.most_weight,
+            self._noise.most_weight or self._half.most_weight,
             self.task,
+            move=self._check_move if self._noise.clip else None,
         )
         folder = store.updates.secure_folder
         self.secure = SecureJournal(store.run, folder) if masked else None
@@ -107,6 +111,9 @@ class Aggregator:
             needs_each=self._half.needs_each,
             opening=None if self.secure is None else self._opening,
         )
+
+    def _check_move(self, arrays: Arrays) -> None:
+        self._noise.check(arrays, self._sent(self._meta.round + 1))
 
     def _opening(self) -> Opening:
         assert self.secure is not None, "only secured rounds are opened"
@@ -132,6 +139,7 @@ class Aggregator:
         round_number = self._meta.round + 1
         opened = self.store.opened(round_number)
         safe: tuple[int, ...] = ()
+        self.store.updates.remove_before(round_number)
         if opened is not None:
             groups = self.store.updates.safe_sums(round_number)
             self._incoming.restore(groups)
@@ -225,25 +233,17 @@ class Aggregator:
         began = time.monotonic()
         if close.used:
             server = server_of(self.experiment, round_number=number, download=sent)
+            server = self._noise.on(server, self.store.updates.folder(number))
             self._state = self._half.server_update(server, self._state, updates)
-        reported, buffered = updates.reported, self.experiment.aggregation.buffer > 0
-        record = TrainingLine(
-            round=number,
-            train_loss=reported.loss,
-            updates=len(close.used),
-            clients=close.used,
-            dropped=close.dropped,
-            staleness=tuple(number - at for at in updates.rounds) if buffered else UNSET,
-            samples=reported.samples,
-            values=dict(reported.values) or UNSET,
-            seconds=round(seconds, 3),
-            train_seconds=round(sum(self.tally.trained.values()), 3),
-            aggregate_seconds=round(time.monotonic() - began, 3),
-            bytes_up=self.tally.bytes_up,
-            bytes_down=self.tally.bytes_down,
-            energy_joules=self.tally.energy_joules,
-            idle_joules=UNSET if self.tally.idle_joules is None else self.tally.idle_joules,
-            time=round(time.time(), 3),
+        buffered = self.experiment.aggregation.buffer > 0
+        record = training_line(
+            close,
+            self.tally,
+            updates.reported,
+            seconds=seconds,
+            aggregate_seconds=time.monotonic() - began,
+            epsilon=epsilon(self._noise, number),
+            rounds=updates.rounds if buffered else None,
         )
         self._meta = CheckpointMeta(
             run=self.store.run,

@@ -123,6 +123,12 @@ class View:
         choose = min if self.main.lower else max
         return choose((value for value in found if value is not None), default=None)
 
+    def restarted(self) -> View:
+        """The same run before a coordinator goes on with it."""
+        boards = {name: board.not_back_yet() for name, board in self.boards.items()}
+        again = replace(self, boards=boards, round_number=0, selected=(), safe=frozenset())
+        return replace(again, phase="starting", started=0.0)
+
     def owner(self, client_id: int) -> str | None:
         """The board that simulates a client."""
         return next((n for n, b in self.boards.items() if client_id in b.clients), None)
@@ -137,16 +143,13 @@ def _next(_fact: object, view: View) -> View:
 @_next.register
 def _(fact: facts.Started, view: View) -> View:
     return replace(
-        view,
+        view.restarted(),
         main=fact.main,
         rounds=fact.rounds,
         done=fact.done,
         folder=fact.folder,
         started=fact.time,
-        round_number=0,
-        selected=(),
         safe=frozenset(fact.safe),
-        boards={name: board.not_back_yet() for name, board in view.boards.items()},
         phase="waiting for boards",
         standing="",
     )

@@ -94,6 +94,12 @@ class UpdateFiles:
             except FedbedError as error:
                 log.warning("%s", error)
 
+    def remove_before(self, round_number: int) -> None:
+        """Forget all rounds before this one, whose result is in a checkpoint."""
+        for path in self._root.glob("round-*"):
+            if path.name < self.folder(round_number).name:
+                shutil.rmtree(path, ignore_errors=True)
+
     def remove(self, round_number: int) -> None:
         """Forget a round."""
         shutil.rmtree(self.folder(round_number), ignore_errors=True)

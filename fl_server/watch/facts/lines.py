@@ -61,6 +61,7 @@ class TrainingLine(msgspec.Struct, frozen=True):
     bytes_down: int | UnsetType = UNSET
     energy_joules: float | UnsetType | None = UNSET
     idle_joules: float | UnsetType = UNSET
+    epsilon: float | UnsetType = UNSET
     time: float | UnsetType = UNSET
 
 

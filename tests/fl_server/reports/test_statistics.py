@@ -1,9 +1,10 @@
-"""Intervals and the paired test, against numbers of scipy (`stats.t`, `ttest_rel`)."""
+"""Intervals and the paired test, against scipy's (`stats.t`, `ttest_rel`) and by hand."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 
 import pytest
 
@@ -34,6 +35,20 @@ def test_the_paired_test_and_its_interval_are_those_of_scipy() -> None:
     assert found.p == pytest.approx(0.05635778865809595, rel=1e-9)
     assert found.mean - found.half_width == pytest.approx(-0.0734801808288108, rel=1e-9)
     assert found.mean + found.half_width == pytest.approx(2.9734801808288163, rel=1e-9)
+
+
+def test_the_paired_test_of_three_seeds_is_that_worked_out_by_hand() -> None:
+    """Differences 1, 2 and 3: mean 2, deviation 1, t = 2 √3 with two degrees of freedom.
+
+    For these Student's distribution has a closed form: p = 1 - t / √(2 + t²), and its 97.5 %
+    quantile is 0.95 / √(2 · 0.975 · 0.025).
+    """
+    found = paired({1: 71.0, 2: 72.0, 3: 73.0}, {1: 70.0, 2: 70.0, 3: 70.0})
+    assert found is not None
+    assert found.mean == 2
+    assert found.p == pytest.approx(1 - math.sqrt(12) / math.sqrt(14), rel=1e-9)
+    quantile = 0.95 / math.sqrt(2 * 0.975 * 0.025)
+    assert found.half_width == pytest.approx(quantile / math.sqrt(3), rel=1e-9)
 
 
 def test_only_seeds_that_both_have_are_paired() -> None:
