@@ -29,7 +29,16 @@ from fl_server.coordinator.conductor import (
 )
 from fl_server.coordinator.local_clients import LocalClients
 from fl_server.rounds.standing import standing
-from fl_server.rounds.state import Close, Event, Finished, Received, Rejected, Stored, Working
+from fl_server.rounds.state import (
+    Close,
+    Event,
+    Finished,
+    Received,
+    Rejected,
+    State,
+    Stored,
+    Working,
+)
 from fl_server.rounds.wishes import Wished
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.control import WishReader
@@ -80,17 +89,20 @@ class Simulation:
         self._wishes = WishReader(store.folder)
         self._snapshots = SnapshotStore(store.folder / "clients", store.run)
         self._algorithm = algorithm_of(self._experiment)
-        policy = policy_of(store.run, self._experiment)
-        state = resume_state(self._aggregator, policy, store.next_incarnation(), clock())
+        self._policy = policy_of(store.run, self._experiment)
         self._conductor = Conductor(
             self._aggregator,
-            policy,
-            state,
+            self._policy,
+            self._first_state(store.next_incarnation()),
             observe,
             clock=clock,
             wall=wall,
             record=record,
         )
+
+    def _first_state(self, incarnation: int) -> State:
+        """Where the run stands on disk."""
+        return resume_state(self._aggregator, self._policy, incarnation, self._clock())
 
     def _download(self, round_number: int) -> Path:
         return self._snapshots.folder / f"download-{round_number:06d}.safetensors"

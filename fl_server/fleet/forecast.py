@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from common.wire.messages import PROTOCOL, ClientMetrics, Connected
 from fl_server.fleet.due import next_due
+from fl_server.fleet.happenings import Arrived, Came, Happening, Job, Left, Opening
 from fl_server.fleet.kinds import FleetBoard
-from fl_server.fleet.timeline import Arrived, Came, Happening, Job, Left, Opening, Timeline
+from fl_server.fleet.timeline import Timeline
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.state import (
     Aggregated,

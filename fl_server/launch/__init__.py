@@ -24,6 +24,7 @@ from fl_server.launch.labs import lab as lab
 from fl_server.launch.labs import run_in as run_in
 from fl_server.launch.work import RunOptions as RunOptions
 from fl_server.launch.work import at_work, conclude, shown, shown_here
+from fl_server.run.moments import FOLDER
 from fl_server.run.store import RunStore
 from fl_server.watch.displays import Lines
 
@@ -96,5 +97,6 @@ def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> boo
             data=options.data,
         ).run()
         if finished:
-            shutil.rmtree(store.folder / "clients", ignore_errors=True)
+            for name in ("clients", FOLDER):
+                shutil.rmtree(store.folder / name, ignore_errors=True)
     return conclude(options, work, finished=finished)

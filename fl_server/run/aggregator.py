@@ -113,7 +113,7 @@ class Aggregator:
         )
 
     def _check_move(self, arrays: Arrays) -> None:
-        self._noise.check(arrays, self._sent(self._meta.round + 1))
+        self._noise.check(arrays, self._downloads.sent(self._meta.round + 1))
 
     def _opening(self) -> Opening:
         assert self.secure is not None, "only secured rounds are opened"

@@ -7,8 +7,9 @@ import math
 import pytest
 
 from fl_server.fleet.file import boards_of
+from fl_server.fleet.happenings import Arrived, Came, Left, Opening
 from fl_server.fleet.links import Link
-from fl_server.fleet.timeline import Arrived, Came, Left, Opening, Timeline
+from fl_server.fleet.timeline import Timeline
 from tests.fl_server.fleet.fleets import MODEL, fleet_of, group, timeline_of
 
 
