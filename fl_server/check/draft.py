@@ -26,7 +26,7 @@ IMAGE_SIZE = 64  # of images that have several sizes
 IMAGE = 3  # dimensions
 RATE = 0.005  # of adam, for targets about 1; it grows with their root, as both layers do
 SLOWEST, FASTEST = 0.001, 10.0
-_EVERY_BOARD = ("# From one example: add what only other boards have, classes and categories.",)
+_EVERY_BOARD = (
     "# From one example: add the classes and categories that only other boards have.",
 )
 

@@ -113,7 +113,7 @@ def test_of_local_data_the_schema_is_written(tmp_path: Path) -> None:
     assert [column.name for column in schema.columns] == ["heat", "place"]
     assert (schema.digest, schema.train, schema.mean) == ("", 0, ())
     assert (
-        "add what only other boards have, classes and categories"
+        "add the classes and categories that only other boards"
         in (tmp_path / "x.toml").read_text()
     )
 
