@@ -92,7 +92,7 @@ class Aggregator:
         self._computed = Computed(store.computed)
         self._state, self._meta = self._load()
         expected = self._half.expects(server_of(experiment), self._broadcast)
-        self._noise = noise_of(experiment, expected, self._broadcast)
+        self._noise = noise_of(experiment, expected, self._broadcast, by_clients=masked)
         self.checks = Checks(
             expected,
             info_of(experiment.data).size,
