@@ -204,9 +204,9 @@ def simulate(
     options = dataclasses.replace(options, data=data)
     if dask is not None and experiment.data.partition == "local":
         raise UsageError("data.partition is 'local', and data stays where it is: not by --dask")
+    options = with_fleet(options, experiment, fleet)
     if dask is None:
         launch.require_data(options, experiment)
-    options = with_fleet(options, experiment, fleet)
     with (
         with_page(options, web, control=control) as shown,
         clients_for(processes, dask) as clients,
