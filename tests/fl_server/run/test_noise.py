@@ -134,8 +134,8 @@ def test_a_coordinator_killed_between_drawing_and_checkpoint_makes_the_same_mode
             first.accept(1, client, update_of(store, client, 1.0))
         drawn = list[Arrays]()
 
-        def die(_store: RunStore, state: Arrays, _meta: object, drawn=drawn) -> None:  # type: ignore[no-untyped-def]
-            drawn.append(dict(state))
+        def die(_store: RunStore, state: Arrays, *_: object) -> None:
+            drawn.append(dict(state))  # noqa: B023 - called in this turn
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
