@@ -52,6 +52,12 @@ def simulated(
     ]
 
 
+def arrivals(run: Path) -> dict[tuple[int, int], float]:
+    """When each update arrived."""
+    found = [e for e in read_records(run / "events.jsonl") if e["event"] == "update"]
+    return {(event["round"], event["client"]): event["time"] for event in found}
+
+
 class Killed(BaseException):
     """Like kill -9: nothing is finished, nothing is written any more."""
 
@@ -81,6 +87,7 @@ def test_a_run_that_was_killed_goes_on_in_virtual_time_to_the_same_bits(
     with pytest.raises(Killed):
         simulated(tmp_path, "again", fleet, experiment=hasty)
     assert simulated(tmp_path, "again", fleet, experiment=hasty) == whole
+    assert arrivals(tmp_path / "again") == arrivals(tmp_path / "whole")
     assert whole[1][1]["dropped"]
 
 
