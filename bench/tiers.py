@@ -66,17 +66,18 @@ class BridgedLab(Lab):
         super().__init__(folder, boards)
         self._uplink = uplink
 
-    def _spawn_broker(self) -> subprocess.Popen[bytes]:
+    def spawn_broker(self, name: str, port: int) -> subprocess.Popen[bytes]:
+        """Mosquitto itself."""
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "bridge.conf"
-        lines = f"listener {self.address.port} 127.0.0.1\nallow_anonymous true\n"
+        lines = f"listener {port} 127.0.0.1\nallow_anonymous true\n"
         lines += "max_queued_messages 100000\nmax_inflight_messages 100\n"
         config.write_text(lines + BRIDGED.format(uplink=self._uplink, name=self.folder.name))
-        with (self.folder / "broker.log").open("ab") as output:
+        with (self.folder / f"{name}.log").open("ab") as output:
             started = subprocess.Popen(
                 [find_mosquitto(), "-c", str(config)], stdout=output, stderr=output
             )
-        self._processes["broker"] = started
+        self._processes[name] = started
         return started
 
 

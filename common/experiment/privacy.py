@@ -71,6 +71,7 @@ def _check_noise(experiment: Experiment, algorithm: Algorithm) -> None:
         "aggregation.clip_norm": (settings.clip_norm, 0),
         "communication.encoding": (experiment.communication.encoding, "float32"),
         "selection.extra": (experiment.selection.extra, 0),
+        "aggregation.buffer": (settings.buffer, 0),
         "selection.gamma": (experiment.selection.gamma, 0),
     }
     for setting, (value, expected) in others.items():

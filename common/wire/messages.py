@@ -228,13 +228,14 @@ def newest(known: CurrentRound | None, message: CurrentRound) -> CurrentRound:
     )
 
 
-class Selected(Wire, frozen=True, kw_only=True):
-    """Topic 7: who trains in this round, and who tests in it."""
+class Selected(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """Topic 7: who trains (`started`: the model of an older round, and which), who tests."""
 
     run: Name
     round: Natural
     clients: Ids
     testers: Ids
+    started: Annotated[dict[Natural, Natural], Meta(max_length=100_000)] = {}
 
 
 class Sums(Wire, frozen=True, kw_only=True):
@@ -253,10 +254,7 @@ class Job(Wire, frozen=True, kw_only=True, forbid_unknown_fields=False):
 
 
 class ClientMetrics(Wire, frozen=True, kw_only=True):
-    """Topic 8: the tests of one client, of the models of one round.
-
-    `own` are on the client's own test samples, `union` on samples of all clients.
-    """
+    """Topic 8: tests of one client, on its `own` samples and on a `union` of all clients'."""
 
     run: Name
     round: Natural

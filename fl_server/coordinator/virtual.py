@@ -70,6 +70,8 @@ class VirtualClock:
 class VirtualSimulation(Simulation):
     """A run of a fleet in virtual time."""
 
+    timed = True
+
     def __init__(
         self,
         store: RunStore,
@@ -185,7 +187,7 @@ class VirtualSimulation(Simulation):
         if not isinstance(phase, Working):
             return
         size = len(self._aggregator.download(phase.round_number))
-        opening = opening_after(before, conductor.state, size)
+        opening = opening_after(conductor.policy, before, conductor.state, size)
         if opening is not None and opening.download:
             there = sum(b.lost_at is None for b in conductor.state.boards.values())
             self._write_downloads(phase.round_number, phase.selected, boards=there)

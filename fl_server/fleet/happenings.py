@@ -82,13 +82,17 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A round as boards learn of it; trainings end at `until` at the latest."""
+    """A round as boards learn of it; trainings end at `until` at the latest.
+
+    `started` are the trainers in buffered rounds, and the rounds whose models they train.
+    Without a `download` nothing is sent but that.
+    """
 
     round_number: int
     trainers: Collection[int]
     testers: Collection[int]
     download: int
-    staleness: int = 0
+    started: Mapping[int, int] = field(default_factory=dict)
     until: float = math.inf
 
 

@@ -3,7 +3,7 @@
 Who trains and when a round closes is decided by the round machine; this only says when what it
 waits for happens. A board receives and sends one thing after another, and computes as many jobs
 side by side as it has workers, trainings first. A job of a round that is over is given up when
-the next round reaches its board, unless its update may still be used (`staleness`).
+the next round reaches its board, unless its client goes on with it (`started`).
 """
 
 from __future__ import annotations
@@ -132,6 +132,8 @@ class Timeline:
             if board in wanted:  # the others receive it as well, and do nothing with it
                 arrived = self._receive(board, opening.download, now)
                 self._plan(board, wanted[board], opening, arrived, now)
+            elif opening.started and opening.download:  # but these may train it later
+                self._receive(board, opening.download, now)
 
     def _give_up(self, board: int, opening: Opening, now: float) -> None:
         known = now + self._links[board].one_way
@@ -147,9 +149,10 @@ class Timeline:
 
     @staticmethod
     def _is_wanted(job: Job, opening: Opening) -> bool:
-        oldest = opening.round_number - (opening.staleness if job.kind == "train" else 0)
-        clients = opening.trainers if job.kind == "train" else opening.testers
-        return job.round_number >= oldest and job.client in clients
+        if job.kind == "test":
+            return job.round_number == opening.round_number and job.client in opening.testers
+        wanted = opening.started.get(job.client, opening.round_number)
+        return job.round_number == wanted and job.client in opening.trainers
 
     def _receive(self, board: int, size: int, now: float) -> float:
         link = self._links[board]

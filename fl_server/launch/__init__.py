@@ -16,7 +16,7 @@ from common.wire.paho_link import PahoLink
 from fl_server.coordinator.local_clients import LocalClients
 from fl_server.coordinator.sender import publish_end_again
 from fl_server.coordinator.service import Coordinator
-from fl_server.coordinator.simulate import Simulation
+from fl_server.coordinator.simulate import Simulation, require_no_order
 from fl_server.coordinator.virtual import VirtualSimulation
 from fl_server.launch.labs import faulty_lab as faulty_lab
 from fl_server.launch.labs import fleet_lab as fleet_lab
@@ -60,6 +60,8 @@ def run(
 
 def require_data(options: RunOptions, experiment: Experiment) -> None:
     """Look for the dataset before a run folder is made, unless its shards are all there."""
+    if options.fleet is None:
+        require_no_order(experiment)
     if experiment.data.partition == "local":
         require_local(options, experiment)
     elif not ShardSet(options.shards, experiment).has(participants_of(experiment)):

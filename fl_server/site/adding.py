@@ -95,6 +95,11 @@ def check_sites(experiment: Experiment) -> Scale:
             f"selection.extra is {experiment.selection.extra}, by which the first updates "
             "count, and a site sends all of its own at once; expected 0"
         )
+    if settings.buffer:
+        raise ConfigError(
+            f"aggregation.buffer is {settings.buffer}, by which updates of several rounds "
+            "count by their age, and a site sends sums of one round; expected 0"
+        )
     if experiment.privacy.secure:
         raise ConfigError(
             "privacy.secure is true: boards exchange keys with the coordinator, which a site's "

@@ -111,3 +111,13 @@ def test_a_site_that_cannot_add_up_says_so_and_a_guarded_relay_works(
     done = rig.start("server", "fl_server", "run", file, *runs, "--run", "r", *exact)
     rig.finish(done)
     assert rig.digest() == rig.simulate("aggregation.arithmetic=exact")
+
+
+@pytest.mark.slow
+def test_a_lab_with_sites_has_the_bits_of_a_simulation(rig: Rig) -> None:
+    exact = ("--set", "aggregation.arithmetic=exact")
+    words = ("--boards", "4", "--sites", "2", "--runs", str(rig.runs), "--run", "r", "--plain")
+    lab = rig.start("lab", "fl_server", "lab", str(rig.folder / "tiny.toml"), *words, *exact)
+    rig.finish(lab, "lab")
+    assert "board site2: clients 2-3" in rig.log("lab")
+    assert rig.digest() == rig.simulate("aggregation.arithmetic=exact")

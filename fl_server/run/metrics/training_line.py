@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from msgspec import UNSET
 
@@ -20,14 +21,20 @@ def training_line(
     seconds: float,
     aggregate_seconds: float,
     epsilon: float | None,
+    rounds: Sequence[int] | None = None,
 ) -> TrainingLine:
-    """The line of a round that was aggregated just now."""
+    """The line of a round that was aggregated just now.
+
+    `rounds` are, in buffered ones, those whose models the clients have trained.
+    """
+    number = close.round_number
     return TrainingLine(
-        round=close.round_number,
+        round=number,
         train_loss=reported.loss,
         updates=len(close.used),
         clients=close.used,
         dropped=close.dropped,
+        staleness=UNSET if rounds is None else tuple(number - at for at in rounds),
         samples=reported.samples,
         values=dict(reported.values) or UNSET,
         seconds=round(seconds, 3),

@@ -41,9 +41,9 @@ class UpdateFiles:
         """Where the steps of a secured round are."""
         return self.folder(round_number) / "secure"
 
-    def part_path(self, round_number: int, client: int) -> Path:
-        """Where an update is put together."""
-        return self.folder(round_number) / f"client-{client:06d}.part"
+    def part_path(self, client: int) -> Path:
+        """Where an update is put together; its round may close before it is complete."""
+        return self._root / f"client-{client:06d}.part"
 
     def path(self, round_number: int, client: int, digest: str, kind: Kind = "client") -> Path:
         """Where a complete, verified update is kept until its round is over."""

@@ -51,6 +51,7 @@ class TrainingLine(msgspec.Struct, frozen=True):
     updates: int | UnsetType = UNSET
     clients: Ids | UnsetType = UNSET
     dropped: Ids | UnsetType = UNSET
+    staleness: Ids | UnsetType = UNSET  # of each of `clients`, in buffered rounds
     samples: int | UnsetType = UNSET
     values: dict[str, float] | UnsetType = UNSET
     seconds: float | UnsetType = UNSET
