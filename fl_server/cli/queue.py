@@ -16,6 +16,7 @@ from common.experiment.file import code_folder_of, load_experiment, read_experim
 from common.program.cli import INTERRUPTED
 from fl_server import launch
 from fl_server.cli.options import (
+    PageWish,
     broker_options,
     overrides_option,
     page_options,
@@ -48,8 +49,7 @@ def serve(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
-    web: str | None,
-    control: bool,
+    page: PageWish,
     options: launch.RunOptions,
 ) -> None:
     """Stay, and run the experiments of the queue one after another.
@@ -68,7 +68,7 @@ def serve(
         probe(reached.address)
     write = _silent if options.style == "json" else click.echo
     try:
-        with with_page(options, web, control=control, home="runs") as shown:
+        with with_page(options, page, "runs") as shown:
             if shown.web is not None:
                 write(f"the page is at {shown.web.url}")
             if reached is None:
