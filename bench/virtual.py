@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 
 from bench.figures import Effort, Figure, figure
-from fl_server.fleet import timeline as t
 from fl_server.fleet.file import boards_of, parse_fleet, speed_of
 from fl_server.fleet.forecast import play
+from fl_server.fleet.happenings import Effort as Efforts
+from fl_server.fleet.timeline import Timeline
 from fl_server.rounds.policy import Policy
 
 MODEL = 320_000  # bytes
@@ -53,7 +54,7 @@ def run(boards: int, rounds: int) -> tuple[float, int]:
     clients = range(each * len(GROUPS))
     there = boards_of(fleet, clients)
     speeds = {group.name: speed_of(fleet, group, 5e5) for group in fleet.group}
-    effort = t.Effort(dict.fromkeys(clients, 300.0), dict.fromkeys(clients, 4.0), MODEL)
+    effort = Efforts(dict.fromkeys(clients, 300.0), dict.fromkeys(clients, 4.0), MODEL)
     policy = Policy(
         run="bench.1",
         seed=1,
@@ -64,6 +65,6 @@ def run(boards: int, rounds: int) -> tuple[float, int]:
         grace=60.0,
         evaluate_every=100,
     )
-    line = t.Timeline(there, speeds, effort, fleet.seed)
+    line = Timeline(there, speeds, effort, fleet.seed)
     closed = [(now, len(close.used)) for now, close in play(policy, line, MODEL)]
     return closed[-1][0], sum(used for _, used in closed)

@@ -1,9 +1,11 @@
 """`make chaos`: many faults of all kinds over several runs; all must end with the same bits.
 
     python -m tests.chaos --faults 200 --minutes 10 --seed 1
+    python -m tests.chaos --faults 100 --secured
 
 Prints its seed first: the same seed draws the same faults (not the same instants: that is the
-machine's doing). Exit code 0 only if every run ended with the digest of the undisturbed one.
+machine's doing). Exit code 0 only if every run ended with the digest of the undisturbed one; a
+secured run (with `--secured` all are) with that of one that is not secured.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ epochs = {epochs}
 [selection]
 rate = 0.75
 """
+EXACT = '[aggregation]\narithmetic = "exact"\n'
+SECURED = "--set=privacy.secure=true"
 SCRIPT = """
 seed = {seed}
 [random]
@@ -52,6 +56,7 @@ kinds = {kinds}
 """
 # each class of client state: none, personal, coupled, derivable; and downloads for one client
 ALGORITHMS = ("fedavg", "fedper", "feddyn", "fedreg", "fedfomo")
+SECURED_ALGORITHMS = ("fedavg", "feddyn")
 ROOT = Path(__file__).parent.parent
 RUN_MINUTES = 5.0
 
@@ -65,6 +70,13 @@ class Settings:
     seed: int
     rounds: int
     epochs: int
+    secured: bool = False
+
+    @property
+    def cases(self) -> list[tuple[str, bool]]:
+        """Algorithms, and whether their updates are masked."""
+        plain = [] if self.secured else [(name, False) for name in ALGORITHMS]
+        return plain + [(name, True) for name in SECURED_ALGORITHMS]
 
 
 def main() -> int:
@@ -76,9 +88,9 @@ def main() -> int:
     good = True
     with TemporaryDirectory() as folder:
         for number in _numbers(settings, found, end):
-            algorithm = ALGORITHMS[number % len(ALGORITHMS)]
+            case = settings.cases[number % len(settings.cases)]
             seed = settings.seed * 1000 + number
-            good &= _one_run(Path(folder) / str(number), settings, algorithm, seed, found)
+            good &= _one_run(Path(folder) / str(number), settings, case, seed, found)
     times = [(fact["kind"], fact["target"], fact["recovery"]) for fact in found]
     Lines("chaos").show(recovery_table(recoveries(times)))
     kinds = {fact["kind"] for fact in found}
@@ -90,20 +102,25 @@ def main() -> int:
 
 def _numbers(settings: Settings, found: list[dict[str, Any]], end: float) -> Iterator[int]:
     number = 0
-    most = len(ALGORITHMS)
+    most = len(settings.cases)
     while time.monotonic() < end and (len(found) < settings.faults or number < most):
         yield number
         number += 1
 
 
 def _one_run(
-    folder: Path, settings: Settings, algorithm: str, seed: int, found: list[dict[str, Any]]
+    folder: Path,
+    settings: Settings,
+    case: tuple[str, bool],
+    seed: int,
+    found: list[dict[str, Any]],
 ) -> bool:
     folder.mkdir()
+    algorithm, secured = case
     text = EXPERIMENT.format(
         rounds=settings.rounds, epochs=settings.epochs, seed=seed, algorithm=algorithm
     )
-    (folder / "x.toml").write_text(text)
+    (folder / "x.toml").write_text(text + (EXACT if secured else ""))
     # The only copy of a client's state, once damaged, cannot be had again: that is noticed and
     # said, but not undone. So files are only damaged where clients keep nothing.
     kinds = [kind for kind in TARGETS if kind != "corrupt" or algorithm == "fedavg"]
@@ -112,16 +129,16 @@ def _one_run(
     began = time.monotonic()
     wild = _call(
         *(folder, "lab", "x.toml", "--run", "wild", "--boards", "4"),
-        *("--faults", "faults.toml"),
+        *("--faults", "faults.toml", *([SECURED] if secured else [])),
     )
     faults = [e for e in _events(folder, "wild") if e["event"] == "fault"]
     found += faults
     same = calm is not None and calm == wild
     verdict = "same bits" if same else f"DIFFERENT: {calm} and {wild}"
     seconds = time.monotonic() - began
+    name = f"{algorithm}, secured" if secured else algorithm
     print(  # noqa: T201
-        f"{algorithm}, seed {seed}: {len(faults)} faults in {seconds:.0f} s: {verdict}",
-        flush=True,
+        f"{name}, seed {seed}: {len(faults)} faults in {seconds:.0f} s: {verdict}", flush=True
     )
     if not same:
         print((folder / "lab.log").read_text()[-4000:])  # noqa: T201
@@ -161,6 +178,7 @@ def _arguments() -> Settings:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--secured", action="store_true", help="only runs with masked updates")
     return Settings(**vars(parser.parse_args()))
 
 

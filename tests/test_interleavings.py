@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.model.parts import Setup
+from tests.model.parts import Setup, digest
 from tests.model.world import Outcome, World
 
 SECONDS = 240  # in which a run must end after the faults
 LONGEST_STORY = 300
+every_boundary = pytest.param(1, marks=pytest.mark.slow)
 
 patient_setups = st.builds(
     Setup,
@@ -42,6 +43,17 @@ hasty_setups = st.builds(
     min_updates=st.sampled_from((1, 2, 3)),
     start_with=st.sampled_from((None, 1, 2)),
     extra=st.sampled_from((0, 1)),
+)
+buffered_setups = st.builds(
+    dataclasses.replace,
+    patient_setups,
+    rounds=st.sampled_from((2, 5)),
+    coupled=st.just(False),  # such algorithms are refused
+    local=st.just(False),
+    grace=st.sampled_from((float("inf"), 2.0, 20.0)),
+    buffer=st.sampled_from((1, 2, 3)),
+    max_staleness=st.sampled_from((0, 1, 3)),
+    start_with=st.sampled_from((None, 1)),
 )
 hasty_secured_setups = st.builds(
     dataclasses.replace,
@@ -97,6 +109,33 @@ def check_that_it_ends(setup: Setup, story: bytes, gone: int | None) -> None:
     if gone is None or others_are_enough(setup, gone):
         assert outcome.finished
         assert len(numbers) == setup.rounds
+
+
+def check_that_the_order_gives_the_model(
+    setup: Setup, story: bytes, gone: int | None = None
+) -> None:
+    """Each model follows from the one before, and from who trained which model for it."""
+    world = World(setup)
+    world.disturb(story)
+    if gone is not None:
+        world.boards[gone % len(world.boards)].die_for_good()
+    world.settle(SECONDS)
+    outcome, models = world.outcome(), ["first"]
+    for (number, used, model), started in zip(
+        outcome.aggregated, world.coordinator.disk.started, strict=True
+    ):
+        assert number == len(models)
+        assert set(used) == set(started)
+        assert all(0 <= number - at <= setup.max_staleness for at in started.values())
+        updates = sorted(
+            (client, digest("update", (client, at, "nothing", models[at - 1])))
+            for client, at in started.items()
+        )
+        models.append(digest("model", models[-1], updates))
+        assert model == models[-1]
+    if gone is None or others_are_enough(setup, gone):
+        assert outcome.finished
+        assert len(models) == setup.rounds + 1
 
 
 def least_updates(setup: Setup) -> int:
@@ -179,6 +218,40 @@ def test_an_impatient_run_always_ends_and_never_with_too_few_updates(
     check_that_it_ends(setup, story, gone)
 
 
+@settings(max_examples=25)
+@given(buffered_setups, stories, st.none() | st.integers(0, 2))
+def test_a_buffered_run_ends_with_the_model_that_its_order_gives(
+    setup: Setup, story: bytes, gone: int | None
+) -> None:
+    if gone is not None:
+        setup = dataclasses.replace(setup, grace=20.0)
+    check_that_the_order_gives_the_model(setup, story, gone)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@settings(max_examples=150)
+@given(buffered_setups, st.binary(min_size=200, max_size=3 * LONGEST_STORY))
+def test_many_more_buffered_runs_end_with_the_model_that_their_order_gives(
+    setup: Setup, story: bytes
+) -> None:
+    check_that_the_order_gives_the_model(setup, story)
+
+
+@pytest.mark.parametrize("stride", [5, every_boundary])
+@pytest.mark.parametrize("name", ["coordinator", "board-0"])
+def test_a_buffered_run_survives_a_restart_at_any_action_boundary(
+    name: str, stride: int
+) -> None:
+    setup = Setup(buffer=2, rounds=3)
+    for boundary in range(0, moves_of(setup, name), stride):
+        world = World(setup)
+        world.run_until_quiet(lambda: world.moved[name] == boundary)  # noqa: B023 - runs now
+        next(party for party in world.parties if party.name == name).crash()
+        world.settle(SECONDS)
+        assert world.outcome().finished, f"killed after {boundary} moves"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @settings(max_examples=200)
@@ -205,9 +278,6 @@ def moves_of(setup: Setup, name: str) -> int:
     world = World(setup)
     world.settle(SECONDS)
     return world.moved[name]
-
-
-every_boundary = pytest.param(1, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("stride", [5, every_boundary])

@@ -45,18 +45,36 @@ def _clipped(
 ) -> Iterator[Weighted]:
     """Each update moved towards the download until its distance is at most `longest`."""
     for arrays, weights in updates:
-        moves = {
-            name: array.astype(np.float64) - download[name]
-            for name, array in arrays.items()
-            if name in download and np.issubdtype(array.dtype, np.floating)
-        }
-        length = float(np.sqrt(sum(float(np.sum(move**2)) for move in moves.values())))
-        factor = min(1.0, longest / length) if length else 1.0
-        near = {
-            name: (download[name] + factor * move).astype(arrays[name].dtype)
-            for name, move in moves.items()
-        }
-        yield {**arrays, **near}, weights
+        yield shortened(arrays, download, longest), weights
+
+
+def shortened(arrays: Arrays, download: Arrays, longest: float) -> dict[str, Array]:
+    """An update whose move from the download is at most so long."""
+    moves = _moves(arrays, download)
+    length = _length(moves)
+    factor = min(1.0, longest / length) if length else 1.0
+    near = {
+        name: (download[name] + factor * move).astype(arrays[name].dtype)
+        for name, move in moves.items()
+    }
+    return {**arrays, **near}
+
+
+def move_length(arrays: Arrays, download: Arrays) -> float:
+    """How far an update is from the download."""
+    return _length(_moves(arrays, download))
+
+
+def _moves(arrays: Arrays, download: Arrays) -> dict[str, Array]:
+    return {
+        name: array.astype(np.float64) - download[name]
+        for name, array in arrays.items()
+        if name in download and np.issubdtype(array.dtype, np.floating)
+    }
+
+
+def _length(moves: Arrays) -> float:
+    return float(np.sqrt(sum(float(np.sum(move**2)) for move in moves.values())))
 
 
 def _by_coordinate(updates: Iterable[Weighted], cut: float | None) -> dict[str, Array]:

@@ -96,9 +96,17 @@ class Server:
     aggregation: Aggregation = field(default_factory=Aggregation)
     download: Arrays = field(default_factory=dict)
     scale: Scale | None = None  # of exact sums
+    release: Callable[[dict[str, Array], int], dict[str, Array]] | None = None
 
     def mean(self, updates: Sequence[Update]) -> dict[str, Array]:
-        """The weighted mean of the updates, or what the experiment uses instead."""
+        """The weighted mean of the updates, or what the experiment uses instead.
+
+        `release`, if there is one, makes what may be known of the mean of so many updates.
+        """
+        mean = self._mean(updates)
+        return mean if self.release is None else self.release(mean, len(updates))
+
+    def _mean(self, updates: Sequence[Update]) -> dict[str, Array]:
         if isinstance(updates, AddedUp) and (known := updates.mean()) is not None:
             return known
         # by index: a loop over updates would hold the last one while the next is loaded

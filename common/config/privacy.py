@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -29,3 +29,32 @@ class PrivacySection(Section, frozen=True, kw_only=True):
             "of them drop out after the exchange of keys, its sum is not opened.",
         ),
     ] = 0.6
+    clip: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1e6,
+            description="Differential privacy: boards shorten every client's move to this "
+            "length, and all clients count the same; 0: as they are.",
+        ),
+    ] = 0.0
+    noise: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1e6,
+            description="Noise of the sum of a round's moves, as a multiple of privacy.clip "
+            "(Gaussian, from the system's entropy); needs the extra fedbed[accounting].",
+        ),
+    ] = 0.0
+    delta: Annotated[
+        float,
+        Meta(gt=0, lt=1, description="Delta for which epsilon is reported."),
+    ] = 1e-5
+    sampling: Annotated[
+        Literal["fixed", "poisson"],
+        Meta(
+            description='What epsilon assumes: "fixed" for a round\'s clients as they are '
+            'drawn, "poisson" as papers do, which is smaller and not quite what happens.'
+        ),
+    ] = "fixed"

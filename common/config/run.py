@@ -126,6 +126,43 @@ class AggregationSection(Section, frozen=True, kw_only=True):
             "started from; longer ones are shortened to it (norm bounding).",
         ),
     ] = 0.0
+    buffer: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100_000,
+            description="If not 0: buffered asynchronous rounds (FedBuff). Every so many "
+            "updates make a new model, and nobody waits: clients that still train an older one "
+            "go on. selection.rate is the share that trains at any time. 1 = FedAsync.",
+        ),
+    ] = 0
+    max_staleness: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100,
+            description="How many rounds old the model may be that an update started from "
+            "(only with a buffer).",
+        ),
+    ] = 10
+    staleness_exponent: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=10,
+            description="An update whose model is s rounds old counts (1 + s)^-exponent times "
+            "as much (only with a buffer); 0 = all the same.",
+        ),
+    ] = 0.5
+    server_rate: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=10,
+            description="How far the model moves towards the mean of a buffer's updates (only "
+            "with a buffer).",
+        ),
+    ] = 1.0
     arithmetic: Annotated[
         Literal["float", "exact"],
         Meta(
@@ -178,7 +215,8 @@ class EvaluationSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1,
-            description="rho counts the clients whose personal accuracy is above this.",
+            description="The columns rho_l1 and rho_l2 count the clients whose own accuracy is "
+            "above this.",
         ),
     ] = 0.95
 

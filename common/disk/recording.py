@@ -51,12 +51,12 @@ class Recorder:
         if torn:
             self._append(b"")
         version = msgspec.Raw(msgspec.json.encode(VERSION))
-        start = {"version": version, "policy": _encode(policy), "state": _encode(state)}
+        start = {"version": version, "policy": encoded(policy), "state": encoded(state)}
         self._append(msgspec.json.encode({_START: start}))
 
     def write(self, event: object) -> None:
         """Append one event."""
-        self._append(msgspec.json.encode({type(event).__name__: _encode(event)}))
+        self._append(msgspec.json.encode({type(event).__name__: encoded(event)}))
 
     def close(self) -> None:
         """Close the file."""
@@ -120,7 +120,7 @@ def read(path: Path, machine: Machine[P, S, E]) -> Iterator[tuple[int, Start[P, 
             if name == _START:
                 yield number, _decode_start(fields, machine)
             else:
-                yield number, _decode(fields, kinds[name])
+                yield number, decoded(fields, kinds[name])
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError, KeyError) as error:
             if number < len(lines) and not lines[number].startswith(b'{"start":'):
                 raise StoreError(f"{path}, line {number}: not an event: {error}") from error
@@ -167,8 +167,8 @@ def _step(
 def _decode_start(data: msgspec.Raw, machine: Machine[P, S, E]) -> Start[P, S]:
     fields = msgspec.json.decode(data, type=_Fields)
     version = msgspec.json.decode(fields["version"], type=str)
-    policy = _decode(fields["policy"], machine.policy)
-    return Start(version, policy, _decode(fields["state"], machine.state))
+    policy = decoded(fields["policy"], machine.policy)
+    return Start(version, policy, decoded(fields["state"], machine.state))
 
 
 @functools.cache
@@ -189,7 +189,8 @@ def _has_fields(hint: object) -> bool:
     return is_struct or dataclasses.is_dataclass(hint)
 
 
-def _encode(value: object) -> msgspec.Raw:
+def encoded(value: object) -> msgspec.Raw:
+    """A value as JSON, as in a recording."""
     if isinstance(value, float) and math.isinf(value):
         return msgspec.Raw(msgspec.json.encode(str(value)))
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
@@ -198,11 +199,12 @@ def _encode(value: object) -> msgspec.Raw:
     for name, hint in _hints(type(value)).items():
         part = getattr(value, name)
         tagged = type(part).__name__ in _classes(hint)
-        fields[name] = {type(part).__name__: _encode(part)} if tagged else _encode(part)
+        fields[name] = {type(part).__name__: encoded(part)} if tagged else encoded(part)
     return msgspec.Raw(msgspec.json.encode(fields))
 
 
-def _decode(data: msgspec.Raw, kind: type[T]) -> T:
+def decoded(data: msgspec.Raw, kind: type[T]) -> T:
+    """A value of this kind; msgspec.DecodeError, KeyError or ValueError if it is none."""
     if not dataclasses.is_dataclass(kind):
         return msgspec.json.decode(data, type=kind)
     fields = msgspec.json.decode(data, type=_Fields)
@@ -216,7 +218,7 @@ def _decode_field(data: msgspec.Raw, hint: object) -> object:
         if tagged is None:
             return None
         [(name, inner)] = tagged.items()
-        return _decode(inner, classes[name])
+        return decoded(inner, classes[name])
     if hint is float and bytes(data).startswith(b'"'):
         return float(msgspec.json.decode(data, type=str))
-    return _decode(data, cast("type[object]", hint))
+    return decoded(data, cast("type[object]", hint))

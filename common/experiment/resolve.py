@@ -32,6 +32,7 @@ from common.data.skews import smallest_of
 from common.data.strata import strata_count
 from common.errors import ConfigError, UsageError
 from common.experiment.own_data import with_moments, with_schema
+from common.experiment.policies import check_policies
 from common.experiment.privacy import check_privacy
 from common.experiment.sums import check_sums, scale_of
 from common.experiment.tasks import check_task
@@ -230,6 +231,7 @@ def checked(experiment: Experiment) -> Experiment:
     found = msgspec.structs.replace(experiment, algorithm=algorithm, task=task)
     check_task(found, built)
     check_sums(found, len(participants_of(found)))
+    check_policies(found, built, len(participants_of(found)))
     check_privacy(found, built, len(participants_of(found)))
     return found
 

@@ -12,6 +12,8 @@ from common.errors import ConfigError
 from common.plugins import find_function
 from common.tasks.task import Task, make_task, name_of, resolved, reveals_classes
 
+IMAGE, CHANNELS = 3, (1, 3)  # dimensions of one, and what augmentation can change
+
 if TYPE_CHECKING:
     from common.learning.evaluation import Measure, OwnMetric
 
@@ -33,19 +35,33 @@ def check_task(experiment: Experiment, algorithm: Algorithm) -> None:
             f"algorithm.name is {experiment.algorithm.name!r}, which needs samples of one "
             f"class each, but task.kind is {task.kind!r}"
         )
+    _check_augmentation(experiment, algorithm)
     if (
         data.partition == "local"
         and reveals_classes(experiment.task)
         and not data.report_classes
     ):
         raise ConfigError(
-            "task.metrics asks for sums that tell how many test samples of each class a client "
-            "has; with data.partition = 'local' set data.report_classes = true, too, or leave "
-            "out macro_f1, class_accuracy and confusion"
+            "task.metrics asks for sums that reveal how many test samples of each class a "
+            "client has; with data.partition = 'local' set data.report_classes = true, too, or "
+            "leave out macro_f1, class_accuracy and confusion"
         )
     if ":" in experiment.task.loss:
         find_function("task.loss", experiment.task.loss)
     _own_metrics(experiment)
+
+
+def _check_augmentation(experiment: Experiment, algorithm: Algorithm) -> None:
+    rebalance, info = algorithm.rebalance, info_of(experiment.data)
+    if rebalance is None or rebalance.augmentation == "duplicate":
+        return
+    pictures = len(info.shape) == IMAGE and info.shape[0] in CHANNELS
+    if not pictures or any(one.dtype != "uint8" for one in info.inputs):
+        raise ConfigError(
+            f"algorithm.augmentation is {rebalance.augmentation!r}, which is for images with 1 "
+            f"or 3 channels, but samples of {experiment.data.dataset!r} are none; expected "
+            "'duplicate'"
+        )
 
 
 def _own_metrics(experiment: Experiment) -> dict[str, OwnMetric]:

@@ -67,11 +67,12 @@ class Assembly:
         return data
 
     def keep(self, path: Path, data: bytes) -> None:
-        """Store the blob, after `take`, as a file of this name in the same folder."""
+        """Store the blob, after `take`, as a file of this name on the same disk."""
         if self.in_memory:
             write_atomic(path, data, durable=False)
         else:
             with disk_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
                 self._path.replace(path)
 
     def discard(self) -> None:

@@ -89,6 +89,7 @@ class RoundLine(Wire, frozen=True, array_like=True):
     bytes_down: Size | None = None
     updates: Natural | None = None
     energy_joules: Annotated[float, Meta(ge=0, le=1e18)] | None = None  # of all clients
+    epsilon: Annotated[float, Meta(ge=0, le=LARGEST_REAL)] | None = None  # of all rounds
 
 
 class TrainDetail(Wire, frozen=True, kw_only=True):
@@ -107,9 +108,8 @@ class TrainDetail(Wire, frozen=True, kw_only=True):
 class Connected(Wire, frozen=True, kw_only=True):
     """Topic 2: a board (or the coordinator) and what it claims; its last will: not connected.
 
-    `session` is (starts of this daemon, connections of this start): later ones win. The
-    coordinator adds `history`, for those who begin to watch later; a site's relay adds `away`:
-    those of its clients whose own boards are not there.
+    `session` is (starts of this daemon, connections of this start): later ones win. `history`
+    is the coordinator's, for later viewers; `away` a site's: clients whose boards are lost.
     """
 
     protocol: Natural
@@ -228,13 +228,14 @@ def newest(known: CurrentRound | None, message: CurrentRound) -> CurrentRound:
     )
 
 
-class Selected(Wire, frozen=True, kw_only=True):
-    """Topic 7: who trains in this round, and who tests in it."""
+class Selected(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """Topic 7: who trains (`started`: the model of an older round, and which), who tests."""
 
     run: Name
     round: Natural
     clients: Ids
     testers: Ids
+    started: Annotated[dict[Natural, Natural], Meta(max_length=100_000)] = {}
 
 
 class Sums(Wire, frozen=True, kw_only=True):
@@ -253,10 +254,7 @@ class Job(Wire, frozen=True, kw_only=True, forbid_unknown_fields=False):
 
 
 class ClientMetrics(Wire, frozen=True, kw_only=True):
-    """Topic 8: the tests of one client, of the models of one round.
-
-    `own` are on the client's own test samples, `union` on samples of all clients.
-    """
+    """Topic 8: tests of one client, on its `own` samples and on a `union` of all clients'."""
 
     run: Name
     round: Natural

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from common.algorithms.aggregation import shortened
 from common.algorithms.base import Predictor
 from common.arrays import Array, Arrays, parts
 from common.config import Experiment
@@ -108,6 +109,9 @@ class Workbench:
         if order.private:
             weights = {**weights, **self._read(Path(order.private))}
         trained = self.algorithm.client_update(client, state, weights)
+        arrays, counted = trained.arrays, dict(trained.weights)
+        if longest := self.experiment.privacy.clip:
+            arrays, counted = shortened(arrays, weights, longest), dict.fromkeys(counted, 1.0)
         tests = union = None
         if "L2" in self.experiment.evaluation.stages:
             tests = self.measure.sums(trained.personal, client.shard.test)
@@ -119,7 +123,7 @@ class Workbench:
             client=client_id,
             samples=client.samples,
             steps=trained.steps,
-            weights=dict(trained.weights),
+            weights=counted,
             loss=bounded(trained.loss),
             values={
                 name: value
@@ -127,7 +131,7 @@ class Workbench:
                 if bounded(value) is not None
             },
         )
-        update = encode_tensors(trained.arrays, meta, self.experiment.communication.encoding)
+        update = encode_tensors(arrays, meta, self.experiment.communication.encoding)
         if order.secret:
             from common.worker.secret_store import masked_update  # needs a package of its own
 

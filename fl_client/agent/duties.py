@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
+from typing import TypeAlias
 
 import msgspec
 
@@ -25,6 +26,7 @@ from fl_client.agent.state import (
     Work,
 )
 
+JobKey: TypeAlias = tuple[Kind, int, int]  # kind, client, round
 RESEND_SECONDS = 3.0
 # Limit on updates that are sent and not yet safe: a broker drops messages if the coordinator is
 # slower than all boards together.
@@ -59,19 +61,21 @@ def report_data(
 def drop_old_rounds(work: Work, selected: Selected) -> tuple[Work, tuple[Action, ...]]:
     """Forget the results of other rounds, and cancel their jobs; also trainings of clients
     that are not selected any more."""
-    round_number, clients = selected.round, frozenset(selected.clients)
-    stale = frozenset(
-        job
-        for job in work.jobs
-        if job.round != round_number or (job.kind == "train" and job.client not in clients)
-    )
+    clients = frozenset(selected.clients)
+
+    def is_wanted(kind: str, client: int, round_number: int) -> bool:
+        if kind != "train":
+            return round_number == selected.round
+        return client in clients and round_number == round_of(selected, client)
+
+    stale = frozenset(job for job in work.jobs if not is_wanted(*result_key(job)))
     stale -= work.cancelled
     work = replace(
         work,
-        metrics={c: m for c, m in work.metrics.items() if m.round == round_number},
-        results={c: r for c, r in work.results.items() if r.round == round_number},
-        sent={key: at for key, at in work.sent.items() if key[2] == round_number},
-        retries={key: r for key, r in work.retries.items() if key[2] == round_number},
+        metrics={c: m for c, m in work.metrics.items() if m.round == selected.round},
+        results={c: r for c, r in work.results.items() if is_wanted("train", c, r.round)},
+        sent={key: at for key, at in work.sent.items() if is_wanted(*key)},
+        retries={key: r for key, r in work.retries.items() if is_wanted(*key)},
     )
     work = replace(work, cancelled=work.cancelled | stale)
     return work, tuple(CancelJob(job) for job in sorted(stale, key=lambda job: job.client))
@@ -81,22 +85,22 @@ def start_jobs(
     policy: Policy,
     work: Work,
     current: CurrentRound,
-    ready: Iterable[tuple[Kind, int]],
+    ready: Iterable[JobKey],
     now: float,
 ) -> tuple[Work, tuple[Action, ...]]:
     """Start as many of these jobs as there are free slots, but none that failed just now."""
     started: list[Action] = []
     jobs = work.jobs
-    for kind, client in ready:
+    for kind, client, round_number in ready:
         if len(jobs) >= policy.workers:
             break
         base = base_snapshot(
             work.snapshots.get(client, frozenset()),
-            current.round,
+            round_number,
             coupled=work.coupled,
             accepted=current.accepted.get(client),
         )
-        job = Job(kind, client, current.round, base)
+        job = Job(kind, client, round_number, base)
         retry = work.retries.get(result_key(job))
         if retry is not None and now < retry.at:
             continue
@@ -131,43 +135,50 @@ def _begun(policy: Policy, work: Work, job: Job) -> Info:
 
 def wanted_jobs(
     policy: Policy, work: Work, current: CurrentRound, selected: Selected
-) -> Iterator[tuple[Kind, int]]:
+) -> Iterator[JobKey]:
     """What this board still has to compute in this round: training first."""
-    running = {(job.kind, job.client) for job in work.jobs if job.round == current.round}
+    running = {result_key(job) for job in work.jobs}
     untrained = set(selected.clients).difference(current.safe)
     if current.step in ("keys", "shares"):  # of a secured round
         untrained = set()
     untested = set(selected.testers).difference(current.measured)
     for client in policy.clients if untrained else ():
-        if client not in untrained or ("train", client) in running:
+        job: JobKey = ("train", client, round_of(selected, client))
+        if client not in untrained or job in running:
             continue
-        if current.round not in work.snapshots.get(client, ()):
-            yield "train", client
+        if job[2] not in work.snapshots.get(client, ()):
+            yield job
     for client in policy.clients if untested else ():
-        if client not in untested or ("test", client) in running:
+        job = ("test", client, current.round)
+        if client not in untested or job in running:
             continue
         if client not in work.metrics:
-            yield "test", client
+            yield job
 
 
 def ask_for_weights(
     policy: Policy,
     work: Work,
     current: CurrentRound,
-    waiting: Set[tuple[Kind, int]],
+    waiting: Set[JobKey],
     now: float,
 ) -> tuple[Work, tuple[Action, ...]]:
-    """Report that a download is missing if jobs wait for it and no part came lately."""
+    """Report that a download is missing if jobs wait for it and no part came lately.
+
+    Of this round's, one report is enough; a client that waits for an older one is to train
+    another.
+    """
     if not waiting or now - work.part_at < MISSING_SECONDS:
         return work, ()
-    info = Info(
-        run=work.run,
-        round=current.round,
-        client=min(client for _, client in waiting),
-        board=policy.board,
-        state="missing",
+    newest = [client for _, client, at in waiting if at == current.round]
+    wanted = [(client, at) for _, client, at in waiting if at != current.round]
+    if newest:
+        wanted.append((min(newest), current.round))
+    infos = (
+        Info(run=work.run, round=at, client=client, board=policy.board, state="missing")
+        for client, at in sorted(wanted)
     )
-    return replace(work, part_at=now), (Publish(info),)
+    return replace(work, part_at=now), tuple(Publish(info) for info in infos)
 
 
 def send(
@@ -183,10 +194,11 @@ def send(
         if kind == "train" and client not in current.safe and now - at < RESEND_SECONDS
     )
     for client in sorted(set(selected.clients).intersection(policy.clients)):
-        there = current.round in work.snapshots.get(client, ())
+        round_number = round_of(selected, client)
+        there = round_number in work.snapshots.get(client, ())
         if work.secure:  # its masks must be those that the others mean, too
-            there = there and has_downloads(state, work, current.round, "train", client)
-        result: ResultKey = ("train", client, current.round)
+            there = there and has_downloads(state, work, "train", client, round_number)
+        result: ResultKey = ("train", client, round_number)
         due = now - sent.get(result, -math.inf) >= RESEND_SECONDS
         size = _size(work, client)
         if open_bytes and open_bytes + size > UNCONFIRMED_BYTES:
@@ -196,7 +208,7 @@ def send(
             sent[result] = math.inf
             if client in work.results:  # first: from then on, an update is on its way
                 actions.append(Publish(work.results[client]))
-            actions.append(SendUpdate(client, current.round, again=result in work.sent))
+            actions.append(SendUpdate(client, round_number, again=result in work.sent))
     measured = frozenset(current.measured)
     for client, metrics in work.metrics.items():
         if client in measured:
@@ -215,7 +227,7 @@ def _size(work: Work, client: int) -> int:
 
 
 def has_downloads(
-    state: State, work: Work, round_number: int, kind: Kind, client_id: int
+    state: State, work: Work, kind: Kind, client_id: int, round_number: int
 ) -> bool:
     """Whether every download that a job needs is on disk."""
     if (work.run, round_number) not in state.weights:
@@ -227,6 +239,11 @@ def has_downloads(
     return not needs_own or state.private.get(client_id) == (work.run, round_number)
 
 
-def result_key(job: Job) -> ResultKey:
+def round_of(selected: Selected, client: int) -> int:
+    """The round whose model a client trains."""
+    return selected.started.get(client, selected.round)
+
+
+def result_key(job: Job) -> JobKey:
     """Which result a job produces, whatever snapshot it starts from."""
     return job.kind, job.client, job.round

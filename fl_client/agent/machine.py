@@ -202,8 +202,9 @@ def _note_work(
 def _note_trained(state: State, work: Work, event: Trained) -> tuple[State, tuple[Action, ...]]:
     client_id, round_number = event.job.client, event.job.round
     kept = work.snapshots.get(client_id, frozenset()) | {round_number}
-    current = state.current.get(work.run)
-    if current is not None and current.round == round_number:  # else there may be newer ones
+    current, selected = state.current.get(work.run), state.selected.get(work.run)
+    wanted = selected is not None and duties.round_of(selected, client_id) == round_number
+    if current is not None and wanted:  # else there may be newer ones
         kept = snapshots_to_keep(kept, round_number, current.accepted.get(client_id))
     work = replace(
         work,
@@ -250,7 +251,7 @@ def _advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Act
         return state, switched
     work, cancelled = duties.drop_old_rounds(work, selected)
     wanted = list(duties.wanted_jobs(policy, work, current, selected))
-    ready = [job for job in wanted if duties.has_downloads(state, work, current.round, *job)]
+    ready = [job for job in wanted if duties.has_downloads(state, work, *job)]
     work, lacking, secrets = send_secrets(policy, state, work, current, selected, now)
     waiting = set(wanted).difference(ready) | lacking
     work, asked = duties.ask_for_weights(policy, work, current, waiting, now)

@@ -16,7 +16,8 @@ import math
 from dataclasses import replace
 
 from common.wire.messages import CurrentRound, Selected, Step
-from fl_client.agent.state import Action, Kind, Policy, ResultKey, SendSecret, State, Work
+from fl_client.agent.duties import JobKey
+from fl_client.agent.state import Action, Policy, ResultKey, SendSecret, State, Work
 
 RESEND_SECONDS = 3.0
 _ORDER: tuple[Step, ...] = ("", "keys", "shares", "updates", "opening")
@@ -47,15 +48,16 @@ def send_secrets(
     current: CurrentRound,
     selected: Selected,
     now: float,
-) -> tuple[Work, set[tuple[Kind, int]], tuple[Action, ...]]:
+) -> tuple[Work, set[JobKey], tuple[Action, ...]]:
     """Answer the open step, repeatedly; and who lacks something for that."""
-    sent, actions, waiting = dict(work.sent), list[Action](), set[tuple[Kind, int]]()
+    sent, actions, waiting = dict(work.sent), list[Action](), set[JobKey]()
     if work.secure and current.step == "updates":  # also of those whose update is on disk
         mine = set(selected.clients).intersection(policy.clients).difference(current.safe)
-        waiting = {("train", c) for c in mine if not is_ready(state, work, current, c)}
+        lacking = (c for c in mine if not is_ready(state, work, current, c))
+        waiting = {("train", c, current.round) for c in lacking}
     for client in owed(policy, work, current, selected):
         if not is_ready(state, work, current, client):
-            waiting.add(("train", client))
+            waiting.add(("train", client, current.round))
             continue
         key: ResultKey = (current.step, client, current.round)
         if now - sent.get(key, -math.inf) >= RESEND_SECONDS:

@@ -112,7 +112,9 @@ def _of_data(data: DataSection) -> dict[str, str]:
 
 def _of_aggregation(aggregation: AggregationSection) -> dict[str, str]:
     exact = aggregation.arithmetic == "exact"
+    waits = "" if aggregation.buffer else "aggregation.buffer is 0"
     return {
+        **dict.fromkeys(("max_staleness", "staleness_exponent", "server_rate"), waits),
         "trim": "" if aggregation.rule == "trimmed-mean" else "the rule is another one",
         "hostile": "" if "krum" in aggregation.rule else "the rule is another one",
         "largest": "" if exact else "the arithmetic is 'float'",

@@ -49,6 +49,7 @@ from fl_server.lab.faulty_lab import read_script
 from fl_server.lab.lab import share_out
 from fl_server.run.find import find_or_create
 from fl_server.run.fleet import keep_fleet
+from fl_server.site.adding import check_sites
 
 
 @click.group(
@@ -108,6 +109,9 @@ def run(
               )  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, 64),
               help="Training processes of each board.  [default: 1]")  # fmt: skip
+@click.option("--sites", type=click.IntRange(1, 50),
+              help="Sites with a broker and a relay each, among which boards are shared out."
+              )  # fmt: skip
 @data_option
 @fleet_option
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
@@ -120,6 +124,7 @@ def lab(
     overrides: tuple[str, ...],
     boards: int | None,
     workers: int | None,
+    sites: int | None,
     data: Path | None,
     fleet: Path | None,
     faults: Path | None,
@@ -135,6 +140,7 @@ def lab(
     Example: fl-server lab examples/demo.toml --boards 4
     Example: fl-server lab examples/demo.toml --fleet examples/fleets/village.toml
     Example: fl-server lab examples/demo.toml --faults examples/faults/rough-day.toml
+    Example: fl-server lab examples/demo.toml --sites 2 --set aggregation.arithmetic=exact
     """
     experiment = load_experiment(file, overrides)
     options = dataclasses.replace(options, data=data)
@@ -142,6 +148,10 @@ def lab(
     find_data(experiment.data)
     if fleet is not None and (boards or workers or faults):
         raise UsageError("--fleet says what the lab is like: no --boards, --workers, --faults")
+    if sites is not None:
+        if fleet is not None or faults is not None:
+            raise UsageError("--sites is for equal boards without faults: no --fleet, --faults")
+        check_sites(experiment)
     there = share_out(participants_of(experiment), boards or 4, workers or 1)
     script = read_script(faults, tuple(there)) if faults else None
     options = with_fleet(options, experiment, fleet)
@@ -153,7 +163,7 @@ def lab(
             keep_fleet(fleet, store.folder)
             finished = launch.fleet_lab(shown, store, shown.fleet)
         else:
-            finished = launch.lab(shown, store, there)
+            finished = launch.lab(shown, store, there, sites=sites or 0)
     _exit(finished=finished)
 
 
@@ -192,9 +202,9 @@ def simulate(
     options = dataclasses.replace(options, data=data)
     if dask is not None and experiment.data.partition == "local":
         raise UsageError("data.partition is 'local', and data stays where it is: not by --dask")
+    options = with_fleet(options, experiment, fleet)
     if dask is None:
         launch.require_data(options, experiment)
-    options = with_fleet(options, experiment, fleet)
     with (
         with_page(options, page) as shown,
         clients_for(processes, dask) as clients,

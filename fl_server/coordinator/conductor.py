@@ -77,6 +77,7 @@ class Conductor:
         self._clock = clock
         self._record = record and record(policy, state)
         self._opened = clock()
+        self._round = 0
         self._rate_limit = RateLimit()
 
     @property
@@ -138,7 +139,7 @@ class Conductor:
         phase, tally = self.state.phase, self.aggregator.tally
         if info.state != "trained" or not isinstance(phase, Working):
             return
-        if info.round != phase.round_number or info.client not in phase.selected:
+        if info.round != phase.start_of(info.client) or info.client not in phase.selected:
             return
         if info.client not in tally.trained:
             seconds = round(info.seconds or 0.0, 3)
@@ -160,7 +161,9 @@ class Conductor:
         match action:
             case Open(round_number, selected, testers):
                 self.aggregator.open_round(action)
-                self._opened = self._clock()
+                if not action.started or round_number != self._round:
+                    self._opened = self._clock()
+                self._round = round_number
                 fact = facts.RoundOpened(round=round_number, selected=selected, testers=testers)
                 self.report(fact)
             case CountMetrics(metrics):
@@ -200,6 +203,8 @@ def policy_of(run: str, experiment: Experiment, *, masked: bool = False) -> Poli
         start_with=len(participants) if wanted == "all" else wanted,
         rate=experiment.selection.rate,
         extra=experiment.selection.extra,
+        buffer=experiment.aggregation.buffer,
+        max_staleness=experiment.aggregation.max_staleness,
         chances=chances_of(participants, gamma=experiment.selection.gamma, seed=patience.seed),
         grace=math.inf if patience.grace == "forever" else patience.grace,
         deadline=patience.deadline or math.inf,

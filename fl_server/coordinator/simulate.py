@@ -11,8 +11,9 @@ from typing import Literal
 import msgspec
 
 from common import VERSION
+from common.config import Experiment
 from common.disk.atomic import write_atomic
-from common.errors import ProtocolError
+from common.errors import ProtocolError, UsageError
 from common.experiment.resolve import algorithm_of
 from common.program.arithmetic import arithmetic
 from common.wire.messages import PROTOCOL, Connected, Info
@@ -28,7 +29,16 @@ from fl_server.coordinator.conductor import (
 )
 from fl_server.coordinator.local_clients import LocalClients
 from fl_server.rounds.standing import standing
-from fl_server.rounds.state import Close, Event, Finished, Received, Rejected, Stored, Working
+from fl_server.rounds.state import (
+    Close,
+    Event,
+    Finished,
+    Received,
+    Rejected,
+    State,
+    Stored,
+    Working,
+)
 from fl_server.rounds.wishes import Wished
 from fl_server.run.aggregator import Aggregator
 from fl_server.run.control import WishReader
@@ -40,8 +50,19 @@ BOARD = "simulation"
 LOOK_SECONDS = 0.2  # between two looks whether a paused run shall go on
 
 
+def require_no_order(experiment: Experiment) -> None:
+    """Refuse rounds that depend on which board is faster, where nothing takes any time."""
+    if buffer := experiment.aggregation.buffer:
+        raise UsageError(
+            f"aggregation.buffer is {buffer}, and whose update comes first depends on how fast "
+            "boards are: simulate it with --fleet fleet.toml"
+        )
+
+
 class Simulation:
     """A run whose clients are all computed here, in this process or in several."""
+
+    timed = False
 
     def __init__(  # noqa: PLR0913 - each is a thing of its own
         self,
@@ -59,6 +80,8 @@ class Simulation:
         self._data = "" if data is None else str(data.absolute())
         self._store = store
         self._experiment = store.experiment()
+        if not self.timed:
+            require_no_order(self._experiment)
         self._clients = clients
         self._arithmetic = arithmetic()
         self._shards = shards
@@ -66,20 +89,23 @@ class Simulation:
         self._wishes = WishReader(store.folder)
         self._snapshots = SnapshotStore(store.folder / "clients", store.run)
         self._algorithm = algorithm_of(self._experiment)
-        policy = policy_of(store.run, self._experiment)
-        state = resume_state(self._aggregator, policy, store.next_incarnation(), clock())
+        self._policy = policy_of(store.run, self._experiment)
         self._conductor = Conductor(
             self._aggregator,
-            policy,
-            state,
+            self._policy,
+            self._first_state(store.next_incarnation()),
             observe,
             clock=clock,
             wall=wall,
             record=record,
         )
 
+    def _first_state(self, incarnation: int) -> State:
+        """Where the run stands on disk."""
+        return resume_state(self._aggregator, self._policy, incarnation, self._clock())
+
     def _download(self, round_number: int) -> Path:
-        return self._snapshots.folder / f"download-{round_number % 2}.safetensors"
+        return self._snapshots.folder / f"download-{round_number:06d}.safetensors"
 
     def _private(self, client: int) -> Path:
         return self._snapshots.folder / f"download-to-{client}.safetensors"
@@ -157,6 +183,11 @@ class Simulation:
         blob, tally = self._aggregator.download(round_number), self._aggregator.tally
         tally.bytes_down += len(blob) * boards
         write_atomic(self._download(round_number), blob)
+        policy = self._conductor.policy
+        needed = 1 + (policy.max_staleness if policy.buffer else 0)
+        for path in self._snapshots.folder.glob("download-[0-9]*.safetensors"):
+            if path.stem < self._download(round_number - needed).stem:
+                path.unlink()
         for client in selected:
             own = self._aggregator.private_download(round_number, client)
             if own is not None:

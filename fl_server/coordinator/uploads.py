@@ -25,8 +25,8 @@ class Uploads:
         self._stored: set[tuple[int, int]] = set()  # the machine may not know of it yet
 
     def forget(self) -> None:
-        """The round is closed."""
-        self._assemblies.forget()
+        """The round is closed; who trains on in the next one may go on sending."""
+        self._assemblies.forget(self._conductor.state.busy)
         self._stored.clear()
 
     def take(self, topic: str, chunk: Chunk, now: float) -> Event | None:
@@ -51,6 +51,8 @@ class Uploads:
 
     def _refuse(self, topic: str, chunk: Chunk, client: int) -> None:
         header, conductor = chunk.header, self._conductor
+        if conductor.state.busy.get(client) == header.round:
+            return  # between two rounds: it is sent again
         if not rounds.missed(
             conductor.policy,
             conductor.state,

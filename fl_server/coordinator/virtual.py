@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +16,7 @@ import msgspec
 
 from common.config import Experiment
 from common.data.shards import ShardSet
-from common.errors import FedbedError, UsageError
+from common.errors import FedbedError
 from common.experiment.effort import testing_effort, training_effort
 from common.experiment.resolve import participants_of
 from common.wire.messages import ClientMetrics, Info
@@ -33,10 +33,22 @@ from fl_server.fleet.forecast import (
     opening_after,
     presence_of,
 )
+from fl_server.fleet.happenings import Arrived, Came, Effort, Job, Left, Spent
 from fl_server.fleet.kinds import Fleet
-from fl_server.fleet.timeline import Arrived, Came, Effort, Job, Left, Spent, Timeline
-from fl_server.rounds.state import Close, Event, Received, Reconnected, Working
+from fl_server.fleet.timeline import Timeline
+from fl_server.rounds import machine as rounds
+from fl_server.rounds.state import (
+    Aggregated,
+    Close,
+    Closing,
+    Event,
+    Received,
+    Reconnected,
+    State,
+    Working,
+)
 from fl_server.run.fleet import speeds_of
+from fl_server.run.moments import Moment, keep_moment, read_moment
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
 from fl_server.watch.facts.making import presence
@@ -58,6 +70,8 @@ class VirtualClock:
 class VirtualSimulation(Simulation):
     """A run of a fleet in virtual time."""
 
+    timed = True
+
     def __init__(
         self,
         store: RunStore,
@@ -70,6 +84,7 @@ class VirtualSimulation(Simulation):
         data: Path | None = None,
     ) -> None:
         self._now = VirtualClock()
+        self._resumed: Moment | None = None
         super().__init__(
             store,
             clients=clients,
@@ -80,17 +95,21 @@ class VirtualSimulation(Simulation):
             clock=self._now,
             wall=self._now,
         )
-        if self._conductor.state.incarnation > 1:
-            raise UsageError(
-                f"run {store.folder.name!r} was interrupted; virtual time cannot go on, as the "
-                "boards were in the middle of something: start it anew under another --run"
-            )
         self._fleet = fleet
         self._boards = boards_of(fleet, self._conductor.policy.participants)
         self._names = {client: board.name for board in self._boards for client in board.clients}
         self._prepared = Prepared(run="")
         self._results: dict[tuple[str, int, int], ClientMetrics | JobDone] = {}
         self._timeline: Timeline
+
+    def _first_state(self, incarnation: int) -> State:
+        """As the last round was closed; what happened since then happens again."""
+        done = self._aggregator.progress().done if incarnation > 1 else 0
+        if not done:
+            return rounds.start(incarnation=incarnation, now=0.0)
+        self._resumed = read_moment(self._store.folder, done)
+        self._now.now = self._resumed.now
+        return replace(self._resumed.state, incarnation=incarnation)
 
     def _connect(self, prepared: Prepared) -> None:
         experiment = self._experiment
@@ -99,6 +118,8 @@ class VirtualSimulation(Simulation):
         effort = effort_of(experiment, sizes, self._update_size())
         self._prepared = prepared
         self._timeline = Timeline(self._boards, speeds, effort, self._fleet.seed)
+        if self._resumed is not None:
+            self._go_on(self._resumed)
         while not isinstance(self._conductor.state.phase, Working):
             self._advance()
             if self._now.now > NEVER:
@@ -106,6 +127,18 @@ class VirtualSimulation(Simulation):
                     "the run never begins: for a month, not enough boards of the fleet were "
                     "there at once; lower selection.start_with, or change their presence"
                 )
+
+    def _go_on(self, moment: Moment) -> None:
+        """From the moment when a round was closed."""
+        self._timeline.restore(moment.timeline)
+        conductor, before = self._conductor, self._conductor.state.phase
+        for board in self._boards:
+            known = conductor.state.boards.get(board.name)
+            there = known is not None and known.lost_at is None
+            conductor.report(presence(presence_of(board, connected=there), connected=there))
+        assert isinstance(before, Closing), "a moment is kept when a round is closed"
+        self._feed(Aggregated(before.round_number, self._now.now))
+        self._begin(before)
 
     def _update_size(self) -> int:
         """How many bytes an update has, about."""
@@ -154,7 +187,7 @@ class VirtualSimulation(Simulation):
         if not isinstance(phase, Working):
             return
         size = len(self._aggregator.download(phase.round_number))
-        opening = opening_after(before, conductor.state, size)
+        opening = opening_after(conductor.policy, before, conductor.state, size)
         if opening is not None and opening.download:
             there = sum(b.lost_at is None for b in conductor.state.boards.values())
             self._write_downloads(phase.round_number, phase.selected, boards=there)
@@ -204,6 +237,9 @@ class VirtualSimulation(Simulation):
             if isinstance(action, Close):
                 seconds = self._conductor.round_seconds
                 self._settle(seconds)
+                if action.training:
+                    moment = Moment(self._now.now, self._conductor.state, self._timeline.save())
+                    keep_moment(self._store.folder, action.round_number, moment)
                 closed = self._aggregator.close_round(action, seconds)
                 actions += self._conductor.finish_round(closed)
 

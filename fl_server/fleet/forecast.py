@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterator
 
 from common.wire.messages import PROTOCOL, ClientMetrics, Connected
+from fl_server.fleet.due import next_due
+from fl_server.fleet.happenings import Arrived, Came, Happening, Job, Left, Opening
 from fl_server.fleet.kinds import FleetBoard
-from fl_server.fleet.timeline import Arrived, Came, Happening, Job, Left, Opening, Timeline
+from fl_server.fleet.timeline import Timeline
 from fl_server.rounds import machine as rounds
-from fl_server.rounds.due import next_due
 from fl_server.rounds.state import (
     Aggregated,
     Close,
@@ -76,7 +77,7 @@ def play(policy: Policy, timeline: Timeline, download: int) -> Iterator[tuple[fl
         yield now, close
         before = state.phase
         state, _ = rounds.step(policy, state, Aggregated(close.round_number, now))
-        if opening := opening_after(before, state, download):
+        if opening := opening_after(policy, before, state, download):
             timeline.open(opening, now)
 
 
@@ -110,7 +111,7 @@ def _until_close(
         for action in actions:
             if isinstance(action, Close):
                 return state, now, action
-        if opening := opening_after(before, state, download):
+        if opening := opening_after(policy, before, state, download):
             timeline.open(opening, now)
 
 
@@ -130,15 +131,19 @@ def _result(policy: Policy, job: Job, now: float) -> Event:
     return Received(counts, now)
 
 
-def opening_after(before: object, state: State, download: int) -> Opening | None:
-    """The round that has been opened, or opened again for more clients; or for fewer, which
-    they learn without another download."""
+def opening_after(
+    policy: Policy, before: object, state: State, download: int
+) -> Opening | None:
+    """The round that has been opened, or opened again for more clients; or for fewer, or for
+    more in a buffered round, which they learn without another download."""
     phase = state.phase
     if not isinstance(phase, Working):
         return None
     if isinstance(before, Working) and before.round_number == phase.round_number:
         if before.selected == phase.selected:
             return None
-        if {*phase.selected} < {*before.selected}:
+        if policy.buffer or {*phase.selected} < {*before.selected}:
             download = 0
-    return Opening(phase.round_number, phase.untrained, phase.untested, download)
+    return Opening(
+        phase.round_number, phase.untrained, phase.untested, download, started=phase.started
+    )

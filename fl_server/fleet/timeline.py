@@ -3,100 +3,35 @@
 Who trains and when a round closes is decided by the round machine; this only says when what it
 waits for happens. A board receives and sends one thing after another, and computes as many jobs
 side by side as it has workers, trainings first. A job of a round that is over is given up when
-the next round reaches its board, unless its update may still be used (`staleness`).
+the next round reaches its board, unless its client goes on with it (`started`).
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from fl_server.fleet.happenings import (
+    KINDS,
+    Arrived,
+    Came,
+    Computed,
+    Effort,
+    Happening,
+    Job,
+    Kind,
+    Left,
+    Opening,
+    Pending,
+    Saved,
+    Spent,
+)
 from fl_server.fleet.kinds import FleetBoard, Group
 from fl_server.fleet.links import Link
 
-Kind: TypeAlias = Literal["train", "test"]
-KINDS: tuple[Kind, ...] = ("train", "test")
 MESSAGE = 400  # bytes of a client's counts, about
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """What the clients' jobs take, in training samples, and the size of an update."""
-
-    train: Mapping[int, float]
-    test: Mapping[int, float]
-    update: int
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A training or test on its way; `share` of a training is done when it ends."""
-
-    kind: Kind
-    client: int
-    round_number: int
-    board: int
-    start: float
-    end: float
-    share: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Came:
-    """A board is there."""
-
-    board: FleetBoard
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """A board is away."""
-
-    board: FleetBoard
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """The result of a job has reached the coordinator."""
-
-    job: Job
-
-
-@dataclass(frozen=True, slots=True)
-class _Computed:
-    job: Job
-
-
-Happening: TypeAlias = Came | Left | Arrived
-
-
-@dataclass(slots=True)
-class Spent:
-    """What each board has spent on computing, sending and receiving: joules and seconds."""
-
-    joules: dict[int, float] = field(default_factory=dict)
-    busy: dict[int, float] = field(default_factory=dict)
-
-    def add(self, board: int, seconds: float, watts: float) -> None:
-        """A board has drawn so much for so long."""
-        if seconds > 0:
-            self.joules[board] = self.joules.get(board, 0.0) + seconds * watts
-            self.busy[board] = self.busy.get(board, 0.0) + seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """A round as boards learn of it; trainings end at `until` at the latest."""
-
-    round_number: int
-    trainers: Collection[int]
-    testers: Collection[int]
-    download: int
-    staleness: int = 0
-    until: float = math.inf
 
 
 class Timeline:
@@ -114,7 +49,7 @@ class Timeline:
         self._speeds = [speeds[board.group.name] for board in boards]
         self._links = [Link(board, seed) for board in boards]
         self._owner = {client: board for board in boards for client in board.clients}
-        self._queue: list[tuple[float, int, Happening | _Computed]] = []
+        self._queue: list[tuple[float, int, Happening | Computed]] = []
         self._jobs: dict[tuple[Kind, int], Job] = {}
         self._up_free = [0.0] * len(boards)
         self._down_free = [0.0] * len(boards)
@@ -133,6 +68,32 @@ class Timeline:
         other._count, other.spent = self._count, Spent()
         return other
 
+    def save(self) -> Saved:
+        """What is needed to go on from here in another process."""
+        return Saved(
+            tuple(_pending(*item) for item in self._queue),
+            tuple(self._jobs.values()),
+            tuple(self._up_free),
+            tuple(self._down_free),
+            self._count,
+        )
+
+    def restore(self, saved: Saved) -> None:
+        """Go on from there."""
+        self._jobs = {(job.kind, job.client): job for job in saved.jobs}
+        self._queue = [(item.time, item.count, self._happening(item)) for item in saved.pending]
+        self._up_free, self._down_free = [*saved.up_free], [*saved.down_free]
+        self._count = saved.count
+
+    def _happening(self, item: Pending) -> Happening | Computed:
+        job = item.job
+        if job is None:
+            board = self.boards[item.board]
+            return Came(board) if item.what == "came" else Left(board)
+        known = self._jobs.get((job.kind, job.client))  # the very same, unless it is given up
+        same = known if known == job else job
+        return Arrived(same) if item.what == "arrived" else Computed(same)
+
     def next_time(self) -> float:
         """When the next thing happens; some of it concerns only boards."""
         return self._queue[0][0] if self._queue else math.inf
@@ -147,7 +108,7 @@ class Timeline:
                     self._push(away, Left(board))
             case Left(board):
                 self._push(self._links[board.index].absences.end(now), Came(board))
-            case _Computed(job):
+            case Computed(job):
                 if self._jobs.get((job.kind, job.client)) is job:
                     self._send(job, now)
                 return now, None
@@ -171,6 +132,8 @@ class Timeline:
             if board in wanted:  # the others receive it as well, and do nothing with it
                 arrived = self._receive(board, opening.download, now)
                 self._plan(board, wanted[board], opening, arrived, now)
+            elif opening.started and opening.download:  # but these may train it later
+                self._receive(board, opening.download, now)
 
     def _give_up(self, board: int, opening: Opening, now: float) -> None:
         known = now + self._links[board].one_way
@@ -186,9 +149,10 @@ class Timeline:
 
     @staticmethod
     def _is_wanted(job: Job, opening: Opening) -> bool:
-        oldest = opening.round_number - (opening.staleness if job.kind == "train" else 0)
-        clients = opening.trainers if job.kind == "train" else opening.testers
-        return job.round_number >= oldest and job.client in clients
+        if job.kind == "test":
+            return job.round_number == opening.round_number and job.client in opening.testers
+        wanted = opening.started.get(job.client, opening.round_number)
+        return job.round_number == wanted and job.client in opening.trainers
 
     def _receive(self, board: int, size: int, now: float) -> float:
         link = self._links[board]
@@ -216,7 +180,7 @@ class Timeline:
             job = self._job(kind, client, board, start, opening)
             slots[0] = job.end
             self._jobs[kind, client] = job
-            self._push(job.end, _Computed(job))
+            self._push(job.end, Computed(job))
 
     def _job(self, kind: Kind, client: int, board: int, start: float, opening: Opening) -> Job:
         samples = (self.effort.train if kind == "train" else self.effort.test)[client]
@@ -248,6 +212,18 @@ class Timeline:
         self._count += 1
         return link.delay(self._count)
 
-    def _push(self, time: float, happening: Happening | _Computed) -> None:
+    def _push(self, time: float, happening: Happening | Computed) -> None:
         self._count += 1
         heapq.heappush(self._queue, (round(time, 6), self._count, happening))
+
+
+def _pending(time: float, count: int, happening: Happening | Computed) -> Pending:
+    match happening:
+        case Came(board):
+            return Pending(time, count, "came", board.index)
+        case Left(board):
+            return Pending(time, count, "left", board.index)
+        case Arrived(job):
+            return Pending(time, count, "arrived", job.board, job)
+        case Computed(job):
+            return Pending(time, count, "computed", job.board, job)

@@ -76,7 +76,7 @@ class Lab:
         try:
             if self._fork_server is not None:
                 self._fork_server.warm_up()
-            self._start_broker()
+            self.start_brokers()
             for board in self._boards:
                 if self._on_relay is not None:
                     self.relays[board] = Relay(self.address.port)
@@ -99,14 +99,18 @@ class Lab:
         """The process of a board, or of "broker"."""
         return self._processes[name].pid
 
-    def _start_broker(self) -> None:
+    def start_brokers(self) -> None:
+        """Start what boards connect to."""
+        self.address = self.start_broker("broker")
+
+    def start_broker(self, name: str) -> Address:
         """On a port that was free a moment ago; on another one if it has just been taken."""
         for _ in range(3):
-            self.address = Address("127.0.0.1", free_port())
-            if _answers(self.address, self._spawn_broker()):
-                return
-            self._stop_one("broker")
-        raise BrokerError(f"the lab's broker did not start: {self._last_line('broker')}")
+            address = Address("127.0.0.1", free_port())
+            if _answers(address, self.spawn_broker(name, address.port)):
+                return address
+            self._stop_one(name)
+        raise BrokerError(f"the lab's {name} did not start: {self._last_line(name)}")
 
     def make_shards(self, experiment: Experiment) -> None:
         """Of all clients at once, if more boards than cores would each read the dataset."""
@@ -123,10 +127,9 @@ class Lab:
             (self.folder / SHARDS).mkdir(parents=True, exist_ok=True)
             shards.parent.mkdir(exist_ok=True)
             shards.symlink_to(Path("..") / SHARDS)
-        relay = self.relays.get(board)
-        port = self.address.port if relay is None else relay.port
         shared = self._fork_server.warm_up().fileno() if self._fork_server else None
-        self._spawn(
+        port = self.port_for(board)
+        self.spawn(
             board,
             *("fl_client", "run", "--broker", f"127.0.0.1:{port}", "--board", board),
             *("--clients", ",".join(map(str, self._boards[board].clients))),
@@ -138,20 +141,24 @@ class Lab:
             shared=shared,
         )
 
+    def port_for(self, board: str) -> int:
+        """Where a board finds its broker."""
+        relay = self.relays.get(board)
+        return self.address.port if relay is None else relay.port
+
     def start_broker_again(self) -> None:
         """Start a killed broker on the port it had."""
-        self._spawn_broker()
+        self.spawn_broker("broker", self.address.port)
 
-    def _spawn_broker(self) -> subprocess.Popen[bytes]:
-        return self._spawn(
-            "broker",
-            *("broker", "up", "--port", str(self.address.port)),
-            *("--folder", str(self.folder / "broker")),
-        )
+    def spawn_broker(self, name: str, port: int) -> subprocess.Popen[bytes]:
+        """A broker process."""
+        folder = str(self.folder / name)
+        return self.spawn(name, "broker", "up", "--port", str(port), "--folder", folder)
 
-    def _spawn(
+    def spawn(
         self, name: str, *arguments: str, shared: int | None = None
     ) -> subprocess.Popen[bytes]:
+        """A process of the lab; `shared` is the fork server's socket."""
         self.folder.mkdir(parents=True, exist_ok=True)
         output = (self.folder / f"{name}.log").open("ab")
         self._logs.append(output)
@@ -185,11 +192,11 @@ class Lab:
 
     def killed(self) -> tuple[str, ...]:
         """Boards that a signal has ended."""
-        return tuple(
-            name
-            for name, process in self._processes.items()
-            if name in self._boards and (process.poll() or 0) < 0
-        )
+        return tuple(name for name in self.ended_by_signals() if name in self._boards)
+
+    def ended_by_signals(self) -> tuple[str, ...]:
+        """All processes that a signal has ended."""
+        return tuple(n for n, process in self._processes.items() if (process.poll() or 0) < 0)
 
     def stop(self) -> None:
         """End every process: first politely, all at once, then surely."""

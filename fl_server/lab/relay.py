@@ -49,6 +49,7 @@ class Relay:
     def __init__(self, broker_port: int) -> None:
         self.port = 0
         self.shape: Shaping = Shape()
+        self.bytes_up = self.bytes_down = 0  # that have passed
         self._broker_port = broker_port
         self._open = True
         self._flowing: asyncio.Event | None = None
@@ -155,6 +156,8 @@ class Relay:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             free = due = 0.0
             while data := await reader.read(BLOCK):
+                self.bytes_up += len(data) if up else 0
+                self.bytes_down += 0 if up else len(data)
                 shape, now = self.shape, self._loop.time()
                 free = shape.sent(max(now, free), len(data), up=up)
                 due = max(due, shape.arrived(free, up=up))

@@ -16,7 +16,7 @@ from common.wire.paho_link import PahoLink
 from fl_server.coordinator.local_clients import LocalClients
 from fl_server.coordinator.sender import publish_end_again
 from fl_server.coordinator.service import Coordinator
-from fl_server.coordinator.simulate import Simulation
+from fl_server.coordinator.simulate import Simulation, require_no_order
 from fl_server.coordinator.virtual import VirtualSimulation
 from fl_server.launch.labs import faulty_lab as faulty_lab
 from fl_server.launch.labs import fleet_lab as fleet_lab
@@ -24,6 +24,7 @@ from fl_server.launch.labs import lab as lab
 from fl_server.launch.labs import run_in as run_in
 from fl_server.launch.work import RunOptions as RunOptions
 from fl_server.launch.work import at_work, conclude, shown, shown_here
+from fl_server.run.moments import FOLDER
 from fl_server.run.store import RunStore
 from fl_server.watch.displays import Lines
 
@@ -59,6 +60,8 @@ def run(
 
 def require_data(options: RunOptions, experiment: Experiment) -> None:
     """Look for the dataset before a run folder is made, unless its shards are all there."""
+    if options.fleet is None:
+        require_no_order(experiment)
     if experiment.data.partition == "local":
         require_local(options, experiment)
     elif not ShardSet(options.shards, experiment).has(participants_of(experiment)):
@@ -94,5 +97,6 @@ def simulate(options: RunOptions, store: RunStore, clients: LocalClients) -> boo
             data=options.data,
         ).run()
         if finished:
-            shutil.rmtree(store.folder / "clients", ignore_errors=True)
+            for name in ("clients", FOLDER):
+                shutil.rmtree(store.folder / name, ignore_errors=True)
     return conclude(options, work, finished=finished)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from contextlib import closing
 
@@ -16,6 +17,7 @@ from fl_server.lab.lab import Lab, LabBoard, check_boards, keep_only_logs
 from fl_server.lab.lab_fleet import LabFleet
 from fl_server.lab.relay import Relay
 from fl_server.lab.restarts import restarting_boards
+from fl_server.lab.sites import SitesLab
 from fl_server.launch.work import RunOptions, at_work, conclude, shown
 from fl_server.run.find import resume_command
 from fl_server.run.provenance import note_start
@@ -28,11 +30,14 @@ from fl_server.watch.screen import recovery_table
 LAB = "lab"  # in the folder of a run
 
 
-def lab(options: RunOptions, store: RunStore, boards: Mapping[str, LabBoard]) -> bool:
-    """The whole testbed here; False if it was interrupted."""
+def lab(
+    options: RunOptions, store: RunStore, boards: Mapping[str, LabBoard], *, sites: int = 0
+) -> bool:
+    """The whole testbed here, perhaps with sites; False if it was interrupted."""
+    make = functools.partial(SitesLab, sites=sites) if sites else Lab
     with at_work(options, store) as work:
         check_boards(store.folder / LAB, boards)
-        with Lab(store.folder / LAB, boards, data=options.data, code=store.code) as testbed:
+        with make(store.folder / LAB, boards, data=options.data, code=store.code) as testbed:
             finished = _coordinate(testbed, options, store, work.observe)
         if finished:
             keep_only_logs(store.folder / LAB)

@@ -37,6 +37,7 @@ from fl_server.reports.tables import (
 from fl_server.reports.tables.clients import classes_table, clients_table
 from fl_server.reports.tables.computed import computed_table
 from fl_server.reports.tables.differences import differences_table
+from fl_server.reports.tables.privacy import privacy_table
 from fl_server.watch.words import duration
 
 
@@ -57,6 +58,7 @@ def tables_of(groups: Sequence[Group], reference: Reference | None) -> list[Tabl
         personal.rounds_to_own(federated),
         curves.curve_table(federated),
         tables.costs(federated),
+        privacy_table(federated),
         reach.bytes_to(federated),
         reach.time_to(federated),
         reach.energy_to(federated),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from common.wire.messages import (
@@ -61,6 +62,7 @@ class Open:
     round_number: int
     selected: tuple[int, ...]
     testers: tuple[int, ...]
+    started: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Close:
     used: tuple[int, ...]
     dropped: tuple[int, ...]
     training: bool
+    started: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

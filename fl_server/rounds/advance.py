@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from common.ids import brief_ids
-from common.wire.messages import CurrentRound, Selected, Step, TrainEnd
-from fl_server.rounds.boards import may_not_know
+from common.wire.messages import CurrentRound
+from fl_server.rounds.buffered import advance_buffer, open_buffer
+from fl_server.rounds.publishing import (
+    REPEAT_AT_MOST,
+    current_round,
+    note_waiting,
+    publish_everything,
+    repeat,
+)
 from fl_server.rounds.sealing import advance_step
 from fl_server.rounds.selection import choose, draw, enough, goal, is_overdue, not_given_up
 from fl_server.rounds.state import (
     REPEAT_SECONDS,
     Action,
-    Announce,
     Close,
     Closing,
     Finished,
@@ -21,18 +27,12 @@ from fl_server.rounds.state import (
     Policy,
     Publish,
     Report,
-    SendSecrets,
-    SendWeights,
     State,
     Working,
 )
 from fl_server.rounds.steps import Sealing
 from fl_server.watch import facts
-from fl_server.watch.facts.making import clients_dropped, clients_spared
-
-REPEAT_AT_MOST = 30.0
-CONFIRM_SECONDS = 0.25
-WAITING_SECONDS = 3.0
+from fl_server.watch.facts.making import clients_dropped, clients_spared, clients_uncounted
 
 
 def advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Action, ...]]:
@@ -42,6 +42,8 @@ def advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Acti
             return _hold(policy, state, phase, now)
         case Gathering(since):
             return _try_to_begin(policy, state, since, now)
+        case Working() as phase if policy.buffer and phase.round_number <= policy.rounds:
+            return advance_buffer(policy, state, phase, now)
         case Working() as phase:
             return _try_to_close(policy, state, phase, now)
         case Closing() | Finished():
@@ -84,6 +86,9 @@ def _open(
 ) -> tuple[State, tuple[Action, ...]]:
     here = not_given_up(policy, state, now)
     candidates = here if len(here) >= enough(policy) else state.registered()
+    due = (round_number - 1) % policy.evaluate_every == 0 or round_number > policy.rounds
+    if policy.buffer and round_number <= policy.rounds:
+        return open_buffer(policy, state, round_number, now, due=due)
     selected: tuple[int, ...] = ()
     if round_number <= policy.rounds:
         selected = choose(
@@ -95,11 +100,10 @@ def _open(
             chances=policy.chances,
             extra=policy.extra,
         )
-    due = (round_number - 1) % policy.evaluate_every == 0 or round_number > policy.rounds
     testers = tuple(sorted(candidates)) if due else ()
     sealing = Sealing() if policy.threshold and selected else None
     working = Working(round_number, selected, testers, now, sealing=sealing)
-    opened = replace(state, phase=working)
+    opened = replace(state, phase=working, busy={})
     published, actions = publish_everything(policy, opened, now)
     return published, (Open(round_number, selected, testers), *actions)
 
@@ -114,7 +118,7 @@ def _try_to_close(
         return _spare(policy, state, phase, now)
     waits = phase.sealing is not None and phase.unanswered | phase.untrained
     if waits or not all(is_overdue(policy, state, phase, c, now) for c in phase.pending):
-        return _repeat(policy, *_note_waiting(state, phase, now), now)
+        return repeat(policy, *note_waiting(state, phase, now), now)
     if phase.sealing is not None:
         return _close(policy, state, phase)
     lacking = min(enough(policy), len(phase.selected)) - len(phase.safe)
@@ -122,7 +126,7 @@ def _try_to_close(
         return _close(policy, state, phase)
     others = not_given_up(policy, state, now).difference(phase.selected)
     if not others:
-        return _repeat(policy, *_note_waiting(state, phase, now), now)
+        return repeat(policy, *note_waiting(state, phase, now), now)
     called = draw(
         others,
         lacking,
@@ -146,7 +150,7 @@ def _go_on(
     """A secured round is in its next step, or has come to an end without a sum."""
     phase = replace(phase, published=now, repeated=now, gap=REPEAT_SECONDS, unpublished=False)
     moved = replace(state, phase=phase)
-    published = _current_round(policy, moved, phase)
+    published = current_round(policy, moved, phase)
     if phase.sealing is not None and phase.sealing.step:
         return moved, (*actions, *published)
     closed, more = _try_to_close(policy, moved, phase, now)
@@ -164,7 +168,7 @@ def _spare(
     note = Report(clients_spared(phase.round_number, tuple(sorted(spared))))
     moved, actions = _try_to_close(policy, state, phase, now)
     if isinstance(moved.phase, Working):  # tests are still to come
-        actions += _current_round(policy, state, phase)
+        actions += current_round(policy, state, phase)
     return moved, (note, *actions)
 
 
@@ -179,98 +183,8 @@ def _close(policy: Policy, state: State, phase: Working) -> tuple[State, tuple[A
     if late:
         notes = (Report(clients_dropped(phase.round_number, late)),)
     if phase.untested:
-        clients = brief_ids([*phase.untested])
-        text = f"round {phase.round_number} has no counts of clients {clients}"
-        notes += (Report(facts.Uncounted(text)),)
+        notes += (Report(clients_uncounted(phase.round_number, tuple(phase.untested))),)
     close = Close(
         phase.round_number, used, dropped, training=phase.round_number <= policy.rounds
     )
     return replace(state, phase=Closing(phase.round_number, used)), (*notes, close)
-
-
-def _note_waiting(
-    state: State, phase: Working, now: float
-) -> tuple[State, Working, tuple[Action, ...]]:
-    """Report once that a round waits only for boards that are lost."""
-    if now - phase.opened < WAITING_SECONDS or phase.waited == phase.pending:
-        return state, phase, ()
-    if not phase.pending.isdisjoint(state.registered(connected=True)):
-        return state, phase, ()
-    phase = replace(phase, waited=phase.pending)
-    clients = brief_ids([*phase.pending])
-    text = f"round {phase.round_number} waits for clients {clients}, whose boards are lost"
-    note = Report(facts.Waiting(text))
-    return replace(state, phase=phase), phase, (note,)
-
-
-def _repeat(
-    policy: Policy, state: State, phase: Working, notes: tuple[Action, ...], now: float
-) -> tuple[State, tuple[Action, ...]]:
-    since = now - phase.repeated
-    if since >= REPEAT_AT_MOST or (
-        since >= phase.gap and may_not_know(state, phase.pending, phase.round_number)
-    ):
-        gap = min(2 * phase.gap, REPEAT_AT_MOST)
-        again = replace(phase, published=now, repeated=now, gap=gap, unpublished=False)
-        everything: tuple[Action, ...] = (
-            Announce(),
-            *send_secrets(phase),
-            *_current_round(policy, state, phase),
-        )
-        return replace(state, phase=again), notes + everything
-    if phase.unpublished and now - phase.published >= CONFIRM_SECONDS:
-        confirmed = replace(phase, unpublished=False, published=now)
-        return replace(state, phase=confirmed), notes + _current_round(policy, state, phase)
-    return state, notes
-
-
-def publish_everything(
-    policy: Policy, state: State, now: float
-) -> tuple[State, tuple[Action, ...]]:
-    """All that boards need to take part, as after a reconnect."""
-    match state.phase:
-        case Working() as phase:
-            published = replace(
-                phase, published=now, repeated=now, weights_published=now, unpublished=False
-            )
-            return replace(state, phase=published), (
-                Announce(),
-                SendWeights(phase.round_number),
-                *send_secrets(phase),
-                *_current_round(policy, state, phase),
-            )
-        case Finished(reason):
-            return state, (Publish(TrainEnd(run=policy.run, reason=reason)),)
-        case Gathering() | Closing():
-            return state, (Announce(),)
-
-
-def send_secrets(phase: Working) -> tuple[Action, ...]:
-    """What clients need for the open step of a secured round, as far as it is still needed."""
-    wanted = tuple(sorted(phase.unanswered | phase.untrained))
-    if phase.sealing is None or phase.sealing.step in ("", "keys") or not wanted:
-        return ()
-    return (SendSecrets(phase.round_number, wanted),)
-
-
-def _current_round(policy: Policy, state: State, phase: Working) -> tuple[Action, ...]:
-    safe, answered = phase.safe | phase.rejected, frozenset[int]()
-    step: Step = ""
-    if phase.sealing is not None:
-        step, everybody = phase.sealing.step, frozenset(phase.selected)
-        safe |= everybody - phase.sealing.among(everybody)
-        answered = everybody - phase.unanswered
-    current = CurrentRound(
-        run=policy.run,
-        round=phase.round_number,
-        incarnation=state.incarnation,
-        safe=tuple(sorted(safe)),
-        measured=tuple(sorted(phase.measured)),
-        accepted=dict(state.accepted),
-        step=step,
-        answered=tuple(sorted(answered)),
-    )
-    selected = Selected(
-        run=policy.run, round=phase.round_number, clients=phase.selected, testers=phase.testers
-    )
-    return Publish(current), Publish(selected)

@@ -11,8 +11,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from common.ids import brief_ids
-from common.wire.messages import COORDINATOR, Connected
-from fl_server.rounds.state import REPEAT_SECONDS, Action, Board, Policy, Report, State, Working
+from common.wire.messages import COORDINATOR, Connected, Info
+from fl_server.rounds.state import (
+    REPEAT_SECONDS,
+    Action,
+    Board,
+    Gathering,
+    KeepData,
+    Policy,
+    Report,
+    State,
+    Working,
+)
 from fl_server.watch import facts
 from fl_server.watch.facts.making import SILENCE_SECONDS, board_back, board_lost
 
@@ -46,6 +56,7 @@ def note_presence(
     earlier = known.away if known is not None else {}
     away = {client: earlier.get(client, now) for client in message.away if client in mine}
     board = Board(message.instance, message.session, mine, None, seen_in, now, away)
+    board = replace(board, workers=message.workers)
     return _with_board(state, message.board, board), _notes_on_arrival(
         message, known, mine, taken
     )
@@ -140,3 +151,16 @@ def unpublished(state: State) -> State:
 
 def _with_board(state: State, name: str, board: Board) -> State:
     return replace(state, boards={**state.boards, name: board})
+
+
+def note_data(policy: Policy, state: State, info: Info) -> tuple[State, tuple[Action, ...]]:
+    """Before round 1 the last report counts; later only that of a client that is new."""
+    early = state.done == 0 and isinstance(state.phase, Gathering)
+    if info.run != policy.run or info.data is None or not policy.local:
+        return state, ()
+    if state.owner(info.client) != info.board or not (
+        early or info.client not in state.reported
+    ):
+        return state, ()
+    reported = replace(state, reported=state.reported | {info.client})
+    return reported, (KeepData(info.client, info.data),)

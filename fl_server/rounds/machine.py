@@ -33,18 +33,20 @@ from common.wire.messages import (
     Info,
     TrainEnd,
 )
-from fl_server.rounds.advance import advance, publish_everything, send_secrets
+from fl_server.rounds.advance import advance
 from fl_server.rounds.boards import (
     all_present,
+    note_data,
     note_presence,
     note_sign_of_life,
     note_silence,
     unpublished,
 )
+from fl_server.rounds.buffered import note_missing
+from fl_server.rounds.publishing import publish_everything
 from fl_server.rounds.sealing import note_answer, note_refusal
 from fl_server.rounds.standing import report_standing
 from fl_server.rounds.state import (
-    REPEAT_SECONDS,
     Action,
     Aggregated,
     Answered,
@@ -54,7 +56,6 @@ from fl_server.rounds.state import (
     Finish,
     Finished,
     Gathering,
-    KeepData,
     Open,
     Phase,
     Policy,
@@ -63,7 +64,6 @@ from fl_server.rounds.state import (
     Reconnected,
     Rejected,
     Report,
-    SendWeights,
     State,
     Stored,
     Strayed,
@@ -97,7 +97,8 @@ def resume(  # noqa: PLR0913 - all that is on disk, by name
     phase: Phase = Gathering(now)
     if opened is not None:
         phase = Working(opened.round_number, opened.selected, opened.testers, now, safe)
-        phase = replace(phase, sealing=sealing if opened.selected else None)
+        sealing = sealing if opened.selected else None
+        phase = replace(phase, sealing=sealing, started=opened.started)
     return State(phase, incarnation, done, {}, dict(accepted), now, reported)
 
 
@@ -143,23 +144,17 @@ def _note_info(
 ) -> tuple[State, tuple[Action, ...]]:
     phase = state.phase
     if info.state == "data":
-        return _note_data(policy, state, info)
+        return note_data(policy, state, info)
     if (
         info.run != policy.run
         or not isinstance(phase, Working)
-        or info.round != phase.round_number
+        or info.round not in (phase.round_number, phase.start_of(info.client))
     ):
         return unpublished(state), ()
     known = state.owner(info.client) == info.board
     alive = note_sign_of_life(state, info.client, now) if known else state
     if info.state == "missing":
-        if now - phase.weights_published < REPEAT_SECONDS:
-            return alive, ()
-        asked = replace(phase, weights_published=now)
-        return replace(alive, phase=asked), (
-            SendWeights(phase.round_number),
-            *send_secrets(phase),
-        )
+        return note_missing(policy, alive, phase, info, now)
     return _note_client(alive, phase, info, now) if known else (alive, ())
 
 
@@ -180,19 +175,6 @@ def _note_client(
             return replace(state, phase=replace(phase, failed=failed)), ()
         case _:
             return state, ()
-
-
-def _note_data(policy: Policy, state: State, info: Info) -> tuple[State, tuple[Action, ...]]:
-    """Before round 1 the last report counts; later only that of a client that is new."""
-    early = state.done == 0 and isinstance(state.phase, Gathering)
-    if info.run != policy.run or info.data is None or not policy.local:
-        return state, ()
-    if state.owner(info.client) != info.board or not (
-        early or info.client not in state.reported
-    ):
-        return state, ()
-    reported = replace(state, reported=state.reported | {info.client})
-    return reported, (KeepData(info.client, info.data),)
 
 
 def _note_metrics(
@@ -220,9 +202,9 @@ def _note_result(
 
 def _note_update(state: State, event: Stored | Rejected) -> tuple[State, tuple[Action, ...]]:
     phase = state.phase
-    if not isinstance(phase, Working) or event.round_number != phase.round_number:
+    if not isinstance(phase, Working) or event.client not in phase.untrained:
         return unpublished(state), ()
-    if event.client not in phase.untrained:
+    if event.round_number != phase.start_of(event.client):
         return unpublished(state), ()
     if isinstance(event, Stored):
         stored = phase.untrained.intersection((event.client, *event.others))
@@ -257,7 +239,7 @@ def _note_aggregated(
         reason = "finished"
         end = Publish(TrainEnd(run=policy.run, reason=reason))
         return replace(state, phase=Finished(reason)), (Finish(reason), end)
-    accepted = {**state.accepted, **dict.fromkeys(phase.used, round_number)}
+    accepted = {**state.accepted, **dict.fromkeys(phase.used, round_number), **phase.started}
     between = replace(state, phase=Gathering(state.started), accepted=accepted)
     return report_standing(state, replace(between, done=round_number))
 
@@ -297,4 +279,4 @@ def wants(policy: Policy, state: State, *, run: str, round_number: int, client: 
     phase = state.phase
     if run != policy.run or not isinstance(phase, Working):
         return False
-    return round_number == phase.round_number and client in phase.untrained
+    return round_number == phase.start_of(client) and client in phase.untrained

@@ -27,6 +27,7 @@ class Board:
     seen_in: int = 0
     last_message: float = 0.0
     away: Mapping[int, float] = field(default_factory=dict)
+    workers: int = 0  # how many clients it trains side by side; 0: unknown
 
     def lost_since(self, client: int) -> float | None:
         """Since when the board of a client is lost; None if it is there."""
@@ -44,7 +45,11 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """A round is open; `sealing` is the step of a secured one."""
+    """A round is open; `sealing` is the step of a secured one.
+
+    `started` has, in buffered rounds, for every selected client the round whose model it
+    trains; elsewhere that is always this round's.
+    """
 
     round_number: int
     selected: tuple[int, ...]
@@ -62,6 +67,16 @@ class Working:
     waited: frozenset[int] = frozenset()
     weights_published: float = -math.inf
     sealing: Sealing | None = None
+    started: Mapping[int, int] = field(default_factory=dict)
+
+    def start_of(self, client: int) -> int:
+        """The round whose model a client trains."""
+        return self.started.get(client, self.round_number)
+
+    @property
+    def older(self) -> dict[int, int]:
+        """Clients that train an older model than this round's, and of which round."""
+        return {c: at for c, at in self.started.items() if at != self.round_number}
 
     @property
     def untrained(self) -> frozenset[int]:
@@ -93,6 +108,7 @@ class Closing:
 
     round_number: int
     used: tuple[int, ...]
+    started: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,12 @@ def draw(
     seed: int,
     round_number: int,
     chances: Mapping[int, float] = EVEN,
+    turn: int = 0,
 ) -> tuple[int, ...]:
-    """Draw so many of the candidates (or all, if they are fewer) for a round."""
+    """Draw so many of the candidates (or all, if they are fewer) for a round.
+
+    `turn` tells several draws of a round apart.
+    """
     ordered = sorted(candidates)
     if wanted >= len(ordered):
         return tuple(ordered)
@@ -54,7 +58,8 @@ def draw(
     if chances:
         weights = np.array([chances[client] for client in ordered])
         weights /= weights.sum()
-    rng = generator(seed, "selection", round_number)
+    address = (round_number, turn) if turn else (round_number,)
+    rng = generator(seed, "selection", *address)
     drawn = rng.choice(len(ordered), wanted, replace=False, p=weights)
     return tuple(sorted(ordered[index] for index in drawn))
 

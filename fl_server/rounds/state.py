@@ -37,6 +37,7 @@ class State:
     """Everything the coordinator decides on; `started` is when this one began.
 
     `reported` are the clients whose boards have reported how much data of their own they have.
+    `busy` are, between two buffered rounds, those who train, and from which round's model.
     """
 
     phase: Phase
@@ -47,6 +48,7 @@ class State:
     started: float = -math.inf
     reported: frozenset[int] = frozenset()
     wish: Wish = "run"
+    busy: Mapping[int, int] = field(default_factory=dict)
 
     def registered(self, *, connected: bool = False) -> frozenset[int]:
         """Clients that some board simulates (`connected`: a board that is there now)."""
@@ -70,6 +72,14 @@ class State:
         for _, board in self._present_first():
             for client in board.clients:
                 found.setdefault(client, board)
+        return found
+
+    def owner_names(self) -> dict[int, str]:
+        """The name of the board of every registered client."""
+        found: dict[int, str] = {}
+        for name, board in self._present_first():
+            for client in board.clients:
+                found.setdefault(client, name)
         return found
 
     def _present_first(self) -> list[tuple[str, Board]]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from msgspec import UNSET
-
 from common.arrays import Arrays, digest
 from common.code_files import digests_of
 from common.config import Experiment
@@ -23,17 +21,20 @@ from common.plugins import use_code
 from common.wire.assembly import Assembly
 from common.wire.chunks import blob_digest
 from common.wire.messages import Info
-from common.wire.tensors import ModelMeta, decode_tensors, encode_tensors
 from fl_server.rounds.state import Close, Open
 from fl_server.rounds.steps import Sealing
+from fl_server.run.accountant import epsilon
 from fl_server.run.checks import Checks
 from fl_server.run.computed import Computed
 from fl_server.run.metrics.records import Records, TestedRound
 from fl_server.run.metrics.tally import Tally
+from fl_server.run.metrics.training_line import training_line
+from fl_server.run.model.downloads import Downloads
 from fl_server.run.model.file import NAME, write_model
 from fl_server.run.model.first import starting_model
+from fl_server.run.noise import noise_of
 from fl_server.run.server_half import ServerHalf
-from fl_server.run.store import CheckpointMeta, RunStore
+from fl_server.run.store import KEEP_CHECKPOINTS, CheckpointMeta, RunStore
 from fl_server.run.updates.files import Kind
 from fl_server.run.updates.incoming import make_incoming
 from fl_server.run.updates.secure_journal import Opening, SecureJournal
@@ -84,18 +85,21 @@ class Aggregator:
         self.code = digests_of(own_code(experiment))
         self.changed_code = store.note_code(self.code)
         self.task = task_of(experiment)
-        self._download: tuple[int, bytes] | None = None
-        self._base: tuple[int, Arrays] | None = None
         self.records = Records(store.folder)
         self.local = LocalData(store.folder, experiment.data)
         self._computed = Computed(store.computed)
         self._state, self._meta = self._load()
-        expected = self._half.expects(server_of(experiment), self._broadcast)
+        self._downloads = Downloads(store, experiment, self._half, self.local)
+        self._downloads.renew(self._state, self._meta.round + 1)
+        first = self._downloads.broadcast
+        expected = self._half.expects(server_of(experiment), first)
+        self._noise = noise_of(experiment, expected, first, by_clients=masked)
         self.checks = Checks(
             expected,
             info_of(experiment.data).size,
-            self._half.most_weight,
+            self._noise.most_weight or self._half.most_weight,
             self.task,
+            move=self._check_move if self._noise.clip else None,
         )
         folder = store.updates.secure_folder
         self.secure = SecureJournal(store.run, folder) if masked else None
@@ -103,9 +107,13 @@ class Aggregator:
             experiment,
             self.checks,
             self._load_update,
+            self._downloads.fresh,
             needs_each=self._half.needs_each,
             opening=None if self.secure is None else self._opening,
         )
+
+    def _check_move(self, arrays: Arrays) -> None:
+        self._noise.check(arrays, self._downloads.sent(self._meta.round + 1))
 
     def _opening(self) -> Opening:
         assert self.secure is not None, "only secured rounds are opened"
@@ -131,6 +139,7 @@ class Aggregator:
         round_number = self._meta.round + 1
         opened = self.store.opened(round_number)
         safe: tuple[int, ...] = ()
+        self.store.updates.remove_before(round_number)
         if opened is not None:
             groups = self.store.updates.safe_sums(round_number)
             self._incoming.restore(groups)
@@ -151,41 +160,11 @@ class Aggregator:
 
     def download(self, round_number: int) -> bytes:
         """The blob that boards get in a round."""
-        assert round_number == self._meta.round + 1, "a round downloads what the last one made"
-        if self._download is None or self._download[0] != round_number:
-            meta = ModelMeta(
-                run=self.store.run, round=round_number, statistics=self.local.statistics
-            )
-            encoding = self.experiment.communication.encoding
-            self._download = (round_number, encode_tensors(self._broadcast, meta, encoding))
-        return self._download[1]
+        return self._downloads.blob(round_number)
 
     def private_download(self, round_number: int, client: int) -> bytes | None:
         """What one selected client gets in a round besides, if the algorithm has that."""
-        if not self._half.has_private:
-            return None
-        server = server_of(
-            self.experiment, round_number=round_number, download=self._sent(round_number)
-        )
-        arrays = self._half.private(server, self._state, client)
-        meta = ModelMeta(run=self.store.run, round=round_number)
-        return encode_tensors(arrays, meta, self.experiment.communication.encoding)
-
-    @property
-    def _broadcast(self) -> Arrays:
-        return self._half.broadcast(self._state)
-
-    def _sent(self, round_number: int) -> Arrays:
-        """The download of a round as its clients see it, which may have lost something."""
-        encoding = self.experiment.communication.encoding
-        if encoding == "float32":
-            return self._broadcast
-        if self._base is None or self._base[0] != round_number:
-            self._base = (
-                round_number,
-                decode_tensors(self.download(round_number), ModelMeta, encoding)[0],
-            )
-        return self._base[1]
+        return self._downloads.private(round_number, client)
 
     @property
     def largest_update(self) -> int:
@@ -203,7 +182,7 @@ class Aggregator:
         check_job(blob, (self.store.run, round_number, client))
         kind = self._incoming.take(client, blob)
         digest = blob_digest(blob) if assembly is None else assembly.header.digest
-        path = self.store.updates.path(round_number, client, digest, kind)
+        path = self.store.updates.path(self._meta.round + 1, client, digest, kind)
         if assembly is not None:
             assembly.keep(path, blob)
         else:
@@ -215,7 +194,8 @@ class Aggregator:
 
     def note_energy(self, info: Info) -> None:
         """Take the energy of a client's training in the open round."""
-        if info.joules is not None and info.round == self._meta.round + 1:
+        buffered = self.experiment.aggregation.buffer
+        if info.joules is not None and (buffered or info.round == self._meta.round + 1):
             self.tally.spend(info.client, info.joules)
 
     def note_arithmetic(self, info: Info) -> str:
@@ -248,39 +228,38 @@ class Aggregator:
     def _aggregate(self, close: Close, seconds: float, tested: TestedRound) -> None:
         number = close.round_number
         updates = self._incoming.updates(close.used, self.checks.expected)
-        sent = self._sent(number)
-        self._download = self._base = None  # memory for the sums
+        sent = self._downloads.sent(number)
+        self._downloads.forget()  # memory for the sums
         began = time.monotonic()
         if close.used:
             server = server_of(self.experiment, round_number=number, download=sent)
+            server = self._noise.on(server, self.store.updates.folder(number))
             self._state = self._half.server_update(server, self._state, updates)
-        reported = updates.reported
-        record = TrainingLine(
-            round=number,
-            train_loss=reported.loss,
-            updates=len(close.used),
-            clients=close.used,
-            dropped=close.dropped,
-            samples=reported.samples,
-            values=dict(reported.values) or UNSET,
-            seconds=round(seconds, 3),
-            train_seconds=round(sum(self.tally.trained.values()), 3),
-            aggregate_seconds=round(time.monotonic() - began, 3),
-            bytes_up=self.tally.bytes_up,
-            bytes_down=self.tally.bytes_down,
-            energy_joules=self.tally.energy_joules,
-            idle_joules=UNSET if self.tally.idle_joules is None else self.tally.idle_joules,
-            time=round(time.time(), 3),
+        buffered = self.experiment.aggregation.buffer > 0
+        record = training_line(
+            close,
+            self.tally,
+            updates.reported,
+            seconds=seconds,
+            aggregate_seconds=time.monotonic() - began,
+            epsilon=epsilon(self._noise, number),
+            rounds=updates.rounds if buffered else None,
         )
         self._meta = CheckpointMeta(
             run=self.store.run,
             round=number,
-            accepted={**self._meta.accepted, **dict.fromkeys(close.used, number)},
+            accepted={
+                **self._meta.accepted,
+                **dict.fromkeys(close.used, number),
+                **close.started,
+            },
             record=record,
             previous=tested,
         )
+        self._downloads.renew(self._state, number + 1)
         self.records.flush()  # lines that no checkpoint will have any more
-        self.store.save_checkpoint(self._state, self._meta)
+        older = self.experiment.aggregation.max_staleness if buffered else 0
+        self.store.save_checkpoint(self._state, self._meta, KEEP_CHECKPOINTS + older)
 
     def finish(self) -> str:
         """Write the final model; returns its digest."""

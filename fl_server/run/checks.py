@@ -23,6 +23,7 @@ class Checks:
     most_samples: int
     most_weight: Callable[[int], float]
     task: Task
+    move: Callable[[Arrays], None] | None = None  # refuses one that is too long
     samples: dict[int, int] = field(default_factory=dict)
     totals: dict[int, Mapping[str, int]] = field(default_factory=dict)
 
@@ -30,6 +31,8 @@ class Checks:
         """Refuse an update that would do harm; ProtocolError with the reason."""
         check_arrays(arrays, self.expected)
         self._check_claims(meta)
+        if self.move is not None:
+            self.move(arrays)
 
     def check_sum(self, meta: SumMeta) -> None:
         """Refuse the sum of several updates by what it says of each."""

@@ -154,6 +154,11 @@ class RoundUpdates(Sequence[Update]):
         return [self._metas[client] for client in self._clients]
 
     @property
+    def rounds(self) -> list[int]:
+        """The rounds whose models the clients have trained."""
+        return [meta.round for meta in self.metas]
+
+    @property
     def reported(self) -> Reported:
         """What all clients report together."""
         if self._reported is not None:

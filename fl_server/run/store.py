@@ -58,6 +58,7 @@ class _OpenRecord(Wire, frozen=True, kw_only=True, rename={"round_number": "numb
     round_number: Natural
     selected: Ids
     testers: Ids
+    started: dict[Natural, Natural] = {}  # noqa: RUF012 - copied
 
 
 class RunStore:
@@ -129,12 +130,14 @@ class RunStore:
 
     # checkpoints
 
-    def save_checkpoint(self, arrays: Arrays, meta: CheckpointMeta) -> None:
-        """Keep the server's state after a round."""
+    def save_checkpoint(
+        self, arrays: Arrays, meta: CheckpointMeta, keep: int = KEEP_CHECKPOINTS
+    ) -> None:
+        """Keep the server's state after a round, and some before it."""
         blob = encode_tensors(arrays, meta)
         name = f"round-{meta.round:06d}-{blob_digest(blob)}.safetensors"
         write_atomic(self.folder / "checkpoints" / name, blob)
-        for old in self._checkpoints()[:-KEEP_CHECKPOINTS]:
+        for old in self._checkpoints()[:-keep]:
             old.unlink(missing_ok=True)
 
     def load_checkpoint(self) -> tuple[dict[str, Array], CheckpointMeta] | None:
@@ -157,6 +160,12 @@ class RunStore:
             )
         return None
 
+    def load_state(self, round_number: int) -> dict[str, Array]:
+        """The server's state after a round that is not long ago."""
+        for path in (self.folder / "checkpoints").glob(f"round-{round_number:06d}-*"):
+            return self._read_checkpoint(path)[0]
+        raise StoreError(f"the checkpoint of round {round_number} is gone")
+
     def _read_checkpoint(self, path: Path) -> tuple[dict[str, Array], CheckpointMeta]:
         blob = path.read_bytes()
         if path.stem.rpartition("-")[2] != blob_digest(blob):
@@ -174,7 +183,10 @@ class RunStore:
     def open_round(self, opened: Open) -> None:
         """Write down who is in a round."""
         record = _OpenRecord(
-            round_number=opened.round_number, selected=opened.selected, testers=opened.testers
+            round_number=opened.round_number,
+            selected=opened.selected,
+            testers=opened.testers,
+            started=dict(opened.started),
         )
         path = self.updates.folder(opened.round_number) / "open.json"
         write_atomic(path, msgspec.json.encode(record), durable=False)
@@ -189,7 +201,7 @@ class RunStore:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             log.warning("passed over %s: %s", path, error)
             return None
-        return Open(record.round_number, record.selected, record.testers)
+        return Open(record.round_number, record.selected, record.testers, record.started)
 
     def close_round(self, round_number: int) -> None:
         """Forget the journal of a round whose result is in a checkpoint."""

@@ -90,10 +90,20 @@ def check_sites(experiment: Experiment) -> Scale:
             f"aggregation.clip_norm is {settings.clip_norm:g}, which the coordinator does to "
             "single updates, and a site sends sums; expected 0"
         )
+    if settings.buffer:
+        raise ConfigError(
+            f"aggregation.buffer is {settings.buffer}: updates count one by one as they come, "
+            "and a site sends sums; expected 0"
+        )
     if experiment.selection.extra:
         raise ConfigError(
             f"selection.extra is {experiment.selection.extra}, by which the first updates "
             "count, and a site sends all of its own at once; expected 0"
+        )
+    if settings.buffer:
+        raise ConfigError(
+            f"aggregation.buffer is {settings.buffer}, by which updates of several rounds "
+            "count by their age, and a site sends sums of one round; expected 0"
         )
     if experiment.privacy.secure:
         raise ConfigError(

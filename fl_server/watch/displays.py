@@ -22,7 +22,7 @@ from common.texts import printable
 from fl_server.run.metrics.summary import Summary
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
-from fl_server.watch.facts.lines import ACCURACY
+from fl_server.watch.facts.lines import ACCURACY, number_in
 from fl_server.watch.facts.making import encode, stamped
 from fl_server.watch.notes import Loud, sentence
 from fl_server.watch.screen import HEIGHT, draw, results_table, stages
@@ -197,11 +197,12 @@ def describe(view: View, fact: Fact) -> str:
             again = again if fact.incarnation > 1 else ""
             return f"{view.title}: {fact.rounds} rounds, {fact.participants} clients{again}"
         case facts.RoundClosed():
-            left = view.seconds_left
+            left, spent = view.seconds_left, number_in(fact, "epsilon")
             return (
                 f"round {fact.round}/{view.rounds}: {fact.updates} updates in "
                 f"{fact.seconds:.1f} s, loss {decimal(fact.train_loss)}, "
                 f"{size(fact.bytes_up)} up, {size(fact.bytes_down)} down"
+                + (f", epsilon {spent:.3g}" if spent is not None else "")
                 + (f", about {duration(left)} left" if left else "")
             )
         case facts.Evaluated():

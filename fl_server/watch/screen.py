@@ -165,9 +165,11 @@ def _traffic(view: View) -> RenderableType:
     last = view.last
     if last is None:
         return Text("last round -", style="dim")
+    spent = number_in(last, "epsilon")
     return Text(
         f"last round {last.seconds:.1f} s · {size(last.bytes_up)} up · "
         f"{size(last.bytes_down)} down · loss {decimal(last.train_loss)}"
+        + (f" · epsilon {spent:.3g}" if spent is not None else "")
     )
 
 

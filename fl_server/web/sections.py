@@ -27,6 +27,7 @@ CURVE = (
     "bytes_down",
     "updates",
     "energy_joules",
+    "epsilon",
 )
 
 Sections: TypeAlias = dict[str, bytes]  # name -> JSON

@@ -148,6 +148,7 @@ class Board:
             since=0.0,
             clients=self.policy.clients,
             host="",
+            workers=self.setup.workers,
         )
 
     def moves(self) -> list[Move]:
@@ -335,6 +336,8 @@ class Board:
         base = "nothing"
         if job.base is not None:
             base = self.disk.steps[self.run, job.client, job.base][0]
+        if self.setup.buffer:  # stateless: what a client has trained in between is not replayed
+            base = "nothing"
         what = (job.client, job.round, base, self.downloads[key])
         if job.kind == "test":
             self._report(a.Tested(job, self._metrics(job, what), self.world.now))

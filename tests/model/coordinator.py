@@ -53,6 +53,7 @@ class CoordinatorDisk:
     finished: bool = False
     wish: Wish = "run"
     data: dict[int, int] | None = None
+    started: list[dict[int, int]] = field(default_factory=list)
     secure: dict[int, SecureDisk] = field(default_factory=dict)
     aggregated: list[tuple[int, tuple[int, ...], str]] = field(default_factory=list)
     lines: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
@@ -239,7 +240,8 @@ class Coordinator:
         there.add(part.part)
         if len(there) == PARTS:
             del self.assemblies[round_number, client]
-            self.disk.journal.setdefault(round_number, {})[client] = part.content
+            assert client not in self.disk.journal.get(self.disk.done + 1, ())
+            self.disk.journal.setdefault(self.disk.done + 1, {})[client] = part.content
             self.feed(r.Stored(client, round_number, now))
 
     def act(self) -> None:
@@ -298,7 +300,12 @@ class Coordinator:
             close.round_number,
             (close.round_number - 1, tuple(sorted(self.tally[1].items()))),
         )
-        self.assemblies.clear()
+        busy = self.state.busy
+        self.assemblies = {
+            (at, client): there
+            for (at, client), there in self.assemblies.items()
+            if busy.get(client) == at
+        }
         if close.training:
             self.closing.append(lambda: self._checkpoint(close, line))
         self.closing.append(lambda: self.disk.append(line))
@@ -315,7 +322,11 @@ class Coordinator:
             updates = self._opened(close, updates)
         disk.model = digest("model", disk.model, updates)
         disk.done, disk.previous = close.round_number, line
-        disk.accepted |= dict.fromkeys(close.used, close.round_number)
+        started = {
+            client: close.started.get(client, close.round_number) for client in close.used
+        }
+        disk.accepted |= started
+        disk.started.append(started)
         disk.aggregated.append((close.round_number, close.used, disk.model))
 
     def _opened(self, close: r.Close, updates: list[tuple[int, str]]) -> list[tuple[int, str]]:

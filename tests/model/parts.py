@@ -108,6 +108,8 @@ class Setup:
     threshold: float = 0.0
     exact: bool = False
     extra: int = 0
+    buffer: int = 0
+    max_staleness: int = 2
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -128,6 +130,8 @@ class Setup:
             local=self.local,
             threshold=self.threshold,
             extra=self.extra,
+            buffer=self.buffer,
+            max_staleness=self.max_staleness,
         )
 
 

@@ -41,9 +41,9 @@ class UpdateFiles:
         """Where the steps of a secured round are."""
         return self.folder(round_number) / "secure"
 
-    def part_path(self, round_number: int, client: int) -> Path:
-        """Where an update is put together."""
-        return self.folder(round_number) / f"client-{client:06d}.part"
+    def part_path(self, client: int) -> Path:
+        """Where an update is put together; its round may close before it is complete."""
+        return self._root / f"client-{client:06d}.part"
 
     def path(self, round_number: int, client: int, digest: str, kind: Kind = "client") -> Path:
         """Where a complete, verified update is kept until its round is over."""
@@ -93,6 +93,12 @@ class UpdateFiles:
                 yield client, self.load(round_number, client, kind)
             except FedbedError as error:
                 log.warning("%s", error)
+
+    def remove_before(self, round_number: int) -> None:
+        """Forget all rounds before this one, whose result is in a checkpoint."""
+        for path in self._root.glob("round-*"):
+            if path.name < self.folder(round_number).name:
+                shutil.rmtree(path, ignore_errors=True)
 
     def remove(self, round_number: int) -> None:
         """Forget a round."""

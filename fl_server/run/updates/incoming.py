@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from common.arrays import Array, Arrays
 from common.config import Experiment
@@ -17,6 +17,8 @@ from fl_server.run.updates.gathered import DecodedSum, Gathered
 from fl_server.run.updates.masked import MaskedSum
 from fl_server.run.updates.secure_journal import Opening
 from fl_server.run.updates.site_sums import SiteSums
+
+Fresh: TypeAlias = Callable[[dict[str, Array], UpdateMeta], dict[str, Array]]
 
 
 class Files(Protocol):
@@ -46,14 +48,21 @@ class PlainUpdates:
     """Updates that the coordinator can look at, one by one or as sums of sites."""
 
     def __init__(
-        self, experiment: Experiment, checks: Checks, load: Files, *, needs_each: bool
+        self,
+        experiment: Experiment,
+        checks: Checks,
+        load: Files,
+        fresh: Fresh,
+        *,
+        needs_each: bool,
     ) -> None:
         simple = experiment.aggregation.clip_norm == 0  # updates count as they come
         scale = scale_of(experiment) if simple else None
         self._file = load
+        self._fresh = fresh
         self._checks = checks
         self._encoding = experiment.communication.encoding
-        each = needs_each or experiment.selection.extra > 0
+        each = needs_each or experiment.selection.extra > 0 or experiment.aggregation.buffer > 0
         self._sums = SiteSums(checks, scale, needs_each=each)
         pooled = experiment.privacy.secure
         self._gathered = Gathered(self._read, scale, self._read_sum, pooled=pooled)
@@ -68,11 +77,12 @@ class PlainUpdates:
             return "sum"
         arrays, meta = decode_tensors(blob, UpdateMeta, self._encoding)
         self._checks.check_update(arrays, meta)
-        self._gathered.add(client, arrays, meta, len(blob))
+        self._gathered.add(client, self._fresh(arrays, meta), meta, len(blob))
         return "client"
 
     def _read(self, client: int) -> tuple[dict[str, Array], UpdateMeta]:
-        return decode_tensors(self._file(client), UpdateMeta, self._encoding)
+        arrays, meta = decode_tensors(self._file(client), UpdateMeta, self._encoding)
+        return self._fresh(arrays, meta), meta
 
     def _read_sum(self, client: int) -> DecodedSum:
         return self._sums.decode(self._file(client, "sum"))
@@ -82,6 +92,7 @@ def make_incoming(
     experiment: Experiment,
     checks: Checks,
     load: Files,
+    fresh: Fresh,
     *,
     needs_each: bool,
     opening: Callable[[], Opening] | None,
@@ -89,6 +100,6 @@ def make_incoming(
     """What takes the updates of a run; `opening` opens the sums of a secured one."""
     scale = scale_of(experiment)
     if opening is None or scale is None:
-        return PlainUpdates(experiment, checks, load, needs_each=needs_each)
+        return PlainUpdates(experiment, checks, load, fresh, needs_each=needs_each)
     check_available()
     return MaskedSum(load, scale, checks.expected, opening)

@@ -51,6 +51,7 @@ class TrainingLine(msgspec.Struct, frozen=True):
     updates: int | UnsetType = UNSET
     clients: Ids | UnsetType = UNSET
     dropped: Ids | UnsetType = UNSET
+    staleness: Ids | UnsetType = UNSET  # of each of `clients`, in buffered rounds
     samples: int | UnsetType = UNSET
     values: dict[str, float] | UnsetType = UNSET
     seconds: float | UnsetType = UNSET
@@ -60,6 +61,7 @@ class TrainingLine(msgspec.Struct, frozen=True):
     bytes_down: int | UnsetType = UNSET
     energy_joules: float | UnsetType | None = UNSET
     idle_joules: float | UnsetType = UNSET
+    epsilon: float | UnsetType = UNSET
     time: float | UnsetType = UNSET
 
 

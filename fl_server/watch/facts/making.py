@@ -132,6 +132,24 @@ def clients_spared(round_number: int, clients: Sequence[int]) -> facts.Dropped:
     return facts.Dropped(text)
 
 
+def clients_uncounted(round_number: int, clients: Sequence[int]) -> facts.Uncounted:
+    """A round was closed without the counts of these clients."""
+    text = f"round {round_number} has no counts of clients {brief_ids(clients)}"
+    return facts.Uncounted(text)
+
+
+def clients_outdated(round_number: int, clients: Sequence[int]) -> facts.Dropped:
+    """Clients train models that are too old for this round."""
+    text = f"round {round_number}: clients {brief_ids(clients)} train models that are too old"
+    return facts.Dropped(text)
+
+
+def client_starts_again(client: int, started: int) -> facts.Called:
+    """A client has lost the model that it was to train."""
+    text = f"client {client} has not the model of round {started} any more: it starts again"
+    return facts.Called(text, client=client)
+
+
 def stands(standing: str, round_number: int) -> facts.Control:
     """Somebody has paused a run, let it go on, or asked it to stop, in or after this round."""
     match standing:

@@ -193,7 +193,7 @@ function drawLines() {
   put($("t-personal"), show(last.main_l2 ?? last.main_l1, true));
   put($("t-personal-more"), last.main_l1 === undefined ? "after own training" : `${show(last.main_l1, true)} before training`);
   put($("t-loss"), number(done.train_loss));
-  put($("t-loss-more"), done.updates === undefined ? "mean of the round" : `mean of ${done.updates} updates`);
+  put($("t-loss-more"), done.updates === undefined ? "mean of the round" : `mean of ${done.updates} updates${done.epsilon === undefined ? "" : ` · ε ${number(done.epsilon)}`}`);
   put($("t-seconds"), seconds(done.seconds, true));
   put($("t-seconds-more"), done.energy_joules === undefined ? "last round" : `${number(done.energy_joules)} J of training`);
   put($("t-bytes"), done.bytes_up === undefined ? "–" : bytes(done.bytes_up + done.bytes_down, true));

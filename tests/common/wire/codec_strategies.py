@@ -130,7 +130,12 @@ MESSAGES: dict[type[Wire], st.SearchStrategy[Wire]] = {
         survivors=id_lists,
     ),
     Selected: st.builds(
-        Selected, run=names, round=naturals, clients=id_lists, testers=id_lists
+        Selected,
+        run=names,
+        round=naturals,
+        clients=id_lists,
+        testers=id_lists,
+        started=st.dictionaries(naturals, naturals, max_size=3),
     ),
     ClientMetrics: st.builds(
         ClientMetrics,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import msgspec
 import pytest
 
 from common.wire.messages import (
@@ -13,11 +14,13 @@ from common.wire.messages import (
 from fl_client.agent.state import (
     CancelJob,
     EpochFinished,
+    Job,
     JobFailed,
     Prune,
     Publish,
     SendUpdate,
     SnapshotLost,
+    StartJob,
     State,
     UpdateStreamed,
 )
@@ -195,6 +198,31 @@ def test_jobs_of_an_old_round_are_cancelled_once_and_keep_their_place_until_they
     machine.fail(train(0), "")
     assert machine.started == [("train", 0, None)]
     assert "failed" not in machine.states
+
+
+def test_a_client_goes_on_with_an_older_model_and_sends_that_update() -> None:
+    machine = working()
+    older = msgspec.structs.replace(selected(2, clients=(0, 1)), started={0: 1})
+    machine.receive(current(2), older)
+    machine.download(2)
+    assert machine.of(CancelJob) == []
+    machine.train(train(0))
+    assert machine.of(SendUpdate) == [SendUpdate(0, 1)]
+    assert machine.of(StartJob) == [StartJob(Job("train", 1, 2, None))]
+
+
+def test_a_client_whose_older_model_is_gone_says_so() -> None:
+    machine = Machine()
+    older = msgspec.structs.replace(selected(4, clients=(0,)), started={0: 2})
+    machine.receive(detail(), current(4), older)
+    machine.open()
+    machine.download(4)
+    assert machine.started == []
+    machine.wait(3.0)
+    (asked,) = [p.message for p in machine.of(Publish) if isinstance(p.message, Info)]
+    assert (asked.state, asked.client, asked.round) == ("missing", 0, 2)
+    machine.receive(selected(4, clients=(0,)))
+    assert machine.of(StartJob) == [StartJob(Job("train", 0, 4, None))]
 
 
 def test_a_training_is_given_up_when_its_client_does_not_count_any_more() -> None:

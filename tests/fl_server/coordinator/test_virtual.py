@@ -12,8 +12,9 @@ from fl_server.coordinator.local_clients import make_local_clients
 from fl_server.coordinator.simulate import Simulation
 from fl_server.coordinator.virtual import VirtualSimulation
 from fl_server.fleet.kinds import Fleet
+from fl_server.run.aggregator import Aggregator
 from fl_server.run.journal import read_records
-from fl_server.run.store import create_run
+from fl_server.run.store import RunStore, create_run, has_run
 from tests.fl_server.fleet.fleets import fleet_of, group
 
 EXPERIMENT: dict[str, Any] = {
@@ -32,7 +33,9 @@ def simulated(
     """The digest of the last model, and the metrics without what the wall clock says."""
     table = {key: {**EXPERIMENT.get(key, {}), **sections.get(key, {})} for key in
              {*EXPERIMENT, *sections}}  # fmt: skip
-    store = create_run(folder, name, parse_experiment(table))
+    experiment = parse_experiment(table)
+    known = has_run(folder, name)
+    store = RunStore(folder / name) if known else create_run(folder, name, experiment)
     clients = make_local_clients(1)
     settings = {"clients": clients, "shards": folder / "shards", "observe": lambda _: None}
     if fleet is None:
@@ -47,6 +50,51 @@ def simulated(
     return str(end["digest"]), [
         {key: value for key, value in line.items() if key not in mine} for line in lines
     ]
+
+
+def arrivals(run: Path) -> dict[tuple[int, int], float]:
+    """When each update arrived."""
+    found = [e for e in read_records(run / "events.jsonl") if e["event"] == "update"]
+    return {(event["round"], event["client"]): event["time"] for event in found}
+
+
+HASTY = {"experiment": {"deadline": 2.5, "grace": 60.0, "rounds": 5}}
+BUFFERED = {"experiment": {"grace": 60.0, "rounds": 7}, "aggregation": {"buffer": 2}}
+
+
+class Killed(BaseException):
+    """Like kill -9: nothing is finished, nothing is written any more."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [1, 9, 12])
+@pytest.mark.parametrize("settings", [HASTY, BUFFERED], ids=["deadline", "buffered"])
+def test_a_run_that_was_killed_goes_on_in_virtual_time_to_the_same_bits(
+    tmp_path: Path,
+    settings: dict[str, dict[str, Any]],
+    after: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = fleet_of(
+        group("fast", network={"jitter": 400.0}),
+        group("away", presence={"away": [[0.5, 2.0], [4.0, 4.5]]}),
+        group("slow", hardware=SLOW),
+    )
+    whole = simulated(
+        tmp_path, "whole", fleet, **settings
+    )  # the names of runs are in the models, and count as bytes
+    accept, counted = Aggregator.accept, iter(range(1000))
+
+    def killed(self: Aggregator, *args: Any) -> None:
+        accept(self, *args)
+        if next(counted) == after:
+            raise Killed
+
+    monkeypatch.setattr(Aggregator, "accept", killed)
+    with pytest.raises(Killed):
+        simulated(tmp_path, "again", fleet, **settings)
+    assert simulated(tmp_path, "again", fleet, **settings) == whole
+    assert arrivals(tmp_path / "again") == arrivals(tmp_path / "whole")
 
 
 @pytest.mark.slow

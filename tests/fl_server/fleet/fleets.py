@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fl_server.fleet.file import boards_of, parse_fleet, speed_of
+from fl_server.fleet.happenings import Effort
 from fl_server.fleet.kinds import Fleet
-from fl_server.fleet.timeline import Effort, Timeline
+from fl_server.fleet.timeline import Timeline
 
 MODEL = 125_000  # bytes: one second at 1 Mbit/s
 

@@ -7,8 +7,9 @@ import math
 import pytest
 
 from fl_server.fleet.file import boards_of
+from fl_server.fleet.happenings import Arrived, Came, Left, Opening
 from fl_server.fleet.links import Link
-from fl_server.fleet.timeline import Arrived, Came, Left, Opening, Timeline
+from fl_server.fleet.timeline import Timeline
 from tests.fl_server.fleet.fleets import MODEL, fleet_of, group, timeline_of
 
 
@@ -112,7 +113,7 @@ def test_a_job_of_a_closed_round_is_given_up_and_its_energy_is_spent() -> None:
 
 def test_it_goes_on_if_its_update_may_still_be_used() -> None:
     line = opened(timeline_of(fleet_of(group()), 1), trainers=(0,))
-    line.open(Opening(2, (0,), (), MODEL, staleness=1), 6.0)
+    line.open(Opening(2, (0,), (), MODEL, started={0: 1}), 6.0)
     assert arrivals(line) == [(12.0, "train", 0)]
 
 

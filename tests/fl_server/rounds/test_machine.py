@@ -10,7 +10,7 @@ from common.wire.messages import (
     Selected,
 )
 from fl_server.rounds import machine as rounds
-from fl_server.rounds.advance import CONFIRM_SECONDS
+from fl_server.rounds.publishing import CONFIRM_SECONDS
 from fl_server.rounds.state import (
     Announce,
     Close,

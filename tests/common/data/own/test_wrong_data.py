@@ -152,6 +152,11 @@ CASES: dict[str, tuple[Make, tuple[str, ...], str]] = {
         ("npz:d.npz", 'partition = "dirichlet"'),
         "my.toml:4: data.partition is 'dirichlet', but targets of 'npz:d.npz' are several",
     ),
+    "a table as rotated images": (
+        csv("a,y", *(f"{at},{'xy'[at % 2]}" for at in range(40))),
+        (*TABLE, 'partition = "iid"\n[algorithm]\nname = "fedreg"'),
+        "algorithm.augmentation is 'five_step', which is for images with 1 or 3 channels",
+    ),
     "no groups": (
         csv(*GOOD),
         (*TABLE, 'partition = "natural"'),
