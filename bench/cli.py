@@ -30,6 +30,7 @@ BENCHMARKS = (
     "startup",
     "start",
     "cluster",
+    "secure",
 )
 
 

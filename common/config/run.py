@@ -215,7 +215,8 @@ class EvaluationSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1,
-            description="rho counts the clients whose personal accuracy is above this.",
+            description="The columns rho_l1 and rho_l2 count the clients whose own accuracy is "
+            "above this.",
         ),
     ] = 0.95
 

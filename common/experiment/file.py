@@ -111,8 +111,10 @@ def read_table(path: Path, cure: str = "") -> tuple[str, dict[str, Any]]:
     except FileNotFoundError as error:
         cure = cure or f"write one with 'fl-server init {path}'"
         raise ConfigError(f"{path} does not exist; {cure}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} cannot be read: it is not UTF-8 text") from error
     try:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -116,4 +116,4 @@ def _check_broker(address: Address) -> None:
     try:
         probe(address)
     except BrokerError as error:
-        log.warning("%s; waiting for it", error)
+        log.warning("%s (waiting for a broker there)", error)

@@ -27,7 +27,7 @@ from common.data.shards import ShardSet, assignment_of
 from common.data.windows import Indices, Spans, held_back
 from common.disk.atomic import write_atomic
 from common.errors import StoreError
-from common.experiment.file import write_text
+from common.experiment.file import read_experiment, write_text
 from common.rng import generator
 from common.tasks.metrics import Value
 from fl_server.central.learner import Learner, rate_of
@@ -108,11 +108,11 @@ class Central:
     def __init__(self, folder: Path, experiment: Experiment) -> None:
         self.folder = folder
         self._experiment = experiment
-        file, text = folder / "experiment.toml", write_text(experiment).encode()
-        if file.exists() and file.read_bytes() != text:
+        file = folder / "experiment.toml"
+        if file.exists() and read_experiment(file) != experiment:
             raise StoreError(f"{folder} is of another experiment; choose another --run")
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, text)
+        write_atomic(file, write_text(experiment).encode())
 
     def run(self, shards: Path, report: Callable[[EpochLine], None]) -> str:
         """All epochs; the digest of the resulting model."""

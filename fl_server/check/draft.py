@@ -26,6 +26,9 @@ IMAGE_SIZE = 64  # of images that have several sizes
 IMAGE = 3  # dimensions
 RATE = 0.005  # of adam, for targets about 1; it grows with their root, as both layers do
 SLOWEST, FASTEST = 0.001, 10.0
+_EVERY_BOARD = (
+    "# From one example: add the classes and categories that only other boards have.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ def draft(file: Path, wanted: Wanted) -> Draft:
         "[data]",
         *_data_lines(data, schema, clients, local=local),
         "",
+        *(_EVERY_BOARD if local else ()),
         *(schema_lines(_stated(schema)) if local else ()),
         "[model]",
         f"name = {as_toml(_model(inputs))}",

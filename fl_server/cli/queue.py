@@ -13,7 +13,8 @@ from common.access.address import probe
 from common.access.credentials import reach
 from common.errors import UsageError
 from common.experiment.file import code_folder_of, load_experiment, read_experiment
-from common.program.cli import INTERRUPTED
+from common.program.cli import INTERRUPTED, this_command
+from common.program.signals import how_to_go_on
 from fl_server import launch
 from fl_server.cli.options import (
     broker_options,
@@ -77,7 +78,7 @@ def serve(
                 place = on_broker(shown, reached.address, reached.federation)
             serve_queue(options.runs, place, write)
     except KeyboardInterrupt:
-        click.echo("stopped; the queue stays. The same command goes on where it was.", err=True)
+        click.echo(how_to_go_on(this_command()), err=True)
         sys.exit(INTERRUPTED)
 
 

@@ -93,7 +93,7 @@ class Aggregator:
         self._downloads.renew(self._state, self._meta.round + 1)
         first = self._downloads.broadcast
         expected = self._half.expects(server_of(experiment), first)
-        self._noise = noise_of(experiment, expected, first)
+        self._noise = noise_of(experiment, expected, first, by_clients=masked)
         self.checks = Checks(
             expected,
             info_of(experiment.data).size,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 from pathlib import Path
@@ -62,8 +63,9 @@ def find_folder(runs: Path, name: str) -> Path:
     """The folder of the run of that name; nothing in it is touched."""
     if not has_run(runs, name):
         known = sorted(path.parent.name for path in runs.glob("*/run.json"))
-        listed = f"there are {', '.join(known[-8:])}" if known else "there is none"
-        raise UsageError(f"no run {name!r} in {runs}; {listed}")
+        near = difflib.get_close_matches(name, known, n=3)
+        listed = f"did you mean {' or '.join(near)}?" if near else "'fl-server runs' lists them"
+        raise UsageError(f"no run {name!r} in {runs}; {listed if known else 'there is none'}")
     return runs / name
 
 

@@ -112,6 +112,10 @@ def test_of_local_data_the_schema_is_written(tmp_path: Path) -> None:
     assert schema is not None
     assert [column.name for column in schema.columns] == ["heat", "place"]
     assert (schema.digest, schema.train, schema.mean) == ("", 0, ())
+    assert (
+        "add the classes and categories that only other boards"
+        in (tmp_path / "x.toml").read_text()
+    )
 
 
 def test_several_inputs_need_a_model_and_that_is_said(tmp_path: Path) -> None:
