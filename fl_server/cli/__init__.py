@@ -39,7 +39,7 @@ from fl_server.cli.relay import relay
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
 from fl_server.cli.reproduce import reproduce
-from fl_server.cli.runs import diff, list_runs
+from fl_server.cli.runs import diff, list_runs, recompute_run
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
@@ -55,7 +55,7 @@ from fl_server.site.adding import check_sites
 @click.group(
     cls=Commands,
     commands=[
-        *(init, check, data, central, algorithms, report, list_runs, diff),
+        *(init, check, data, central, algorithms, report, list_runs, diff, recompute_run),
         *(sweep, reproduce, watch, status, replay_run, pause, stop, resume),
         *(web_page, serve, submit, show_queue, fleet_files, relay),
     ],

@@ -90,11 +90,6 @@ def check_sites(experiment: Experiment) -> Scale:
             f"aggregation.clip_norm is {settings.clip_norm:g}, which the coordinator does to "
             "single updates, and a site sends sums; expected 0"
         )
-    if settings.buffer:
-        raise ConfigError(
-            f"aggregation.buffer is {settings.buffer}: updates count one by one as they come, "
-            "and a site sends sums; expected 0"
-        )
     if experiment.selection.extra:
         raise ConfigError(
             f"selection.extra is {experiment.selection.extra}, by which the first updates "
