@@ -25,6 +25,7 @@ from common.experiment.resolve import checked, shapes_of
 from common.plugins import use_code
 from common.rng import generator
 from common.tasks.task import METRICS
+from common.wire.messages import PROTOCOL
 from common.wire.topics import TOPICS
 from fl_client.cli import main as fl_client
 from fl_server.cli import main as fl_server
@@ -233,6 +234,11 @@ def test_the_topic_tables_agree_with_the_code(page: str) -> None:
         assert int(number) == row.number
         assert re.sub(r"<\w+>$", "+", topic) == row.pattern
         assert (rest.split("|")[1].strip() == "yes") == row.retained
+
+
+def test_the_version_of_the_protocol_is_the_documented_one() -> None:
+    page = (ROOT / "docs" / "protocol.md").read_text()
+    assert f"Protocol version **{PROTOCOL}**." in page
 
 
 def test_the_example_algorithm_works_as_printed(tmp_path: Path) -> None:

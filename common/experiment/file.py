@@ -29,6 +29,7 @@ else:
     import tomli as tomllib
 
 WIDTH = 90  # of comments in the files that we write
+RECORDS = ("run.json", "central.json")  # of a run, of a centralized training
 
 
 def load_experiment(
@@ -91,15 +92,17 @@ def read_experiment(path: Path) -> Experiment:
 
 def code_folder_of(path: Path) -> Path:
     """Where the users' code of an experiment is: beside it, or where its run has it from."""
-    try:
-        record = msgspec.json.decode((path.parent / "run.json").read_bytes(), type=_CodeOfRun)
-    except (OSError, msgspec.DecodeError):
-        return path.parent.absolute()
-    return Path(record.code) if record.code else path.parent.absolute()
+    for name in RECORDS:
+        try:
+            record = msgspec.json.decode((path.parent / name).read_bytes(), type=CodeRecord)
+        except (OSError, msgspec.DecodeError):
+            continue
+        return Path(record.code) if record.code else path.parent.absolute()
+    return path.parent.absolute()
 
 
-class _CodeOfRun(msgspec.Struct):
-    """What the record of a run says about users' code."""
+class CodeRecord(msgspec.Struct):
+    """What the record of a run or of a centralized training says about users' code."""
 
     code: str = ""
 

@@ -55,11 +55,6 @@ def _check_noise(experiment: Experiment, algorithm: Algorithm) -> None:
         )
     if not privacy.clip:
         return
-    if privacy.noise and privacy.secure:
-        raise ConfigError(
-            f"privacy.noise is {privacy.noise:g} and privacy.secure is true: the coordinator "
-            "would add the noise to a sum that it has seen; leave one of them out"
-        )
     name = experiment.algorithm.name
     if algorithm.needs_each or algorithm.private is not None or algorithm.coupled:
         raise ConfigError(

@@ -9,6 +9,7 @@ same again: the same keys, the same masks, and one answer to one request.
 from __future__ import annotations
 
 import logging
+import secrets
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ from common.disk.atomic import disk_errors, write_atomic
 from common.errors import ProtocolError, UnfitUpdateError
 from common.experiment.sums import scale_of
 from common.privacy.exact import fixed
+from common.privacy.noise import KEY_BYTES, with_share
 from common.privacy.rules import Key, Keys, Sealed
 from common.privacy.secure import Me, masked
 from common.wire.json_codec import INVALID, decodable, decoder
@@ -100,7 +102,8 @@ def read_secret(path: Path) -> SecretRecord:
 def masked_update(path: Path, update: bytes, experiment: Experiment) -> bytes:
     """An update as integers under the masks of its client, as it goes to the server.
 
-    It loses what its encoding loses first, so that the sum is that of an unsecured run.
+    It loses what its encoding loses first, so that the sum is that of an unsecured run. With
+    differential privacy it has a share of the noise, which nobody sees by itself.
     """
     record, scale = read_secret(path), scale_of(experiment)
     assert scale is not None, "secured sums are exact"
@@ -110,6 +113,14 @@ def masked_update(path: Path, update: bytes, experiment: Experiment) -> bytes:
         plain = fixed(scale, arrays, meta.weights, samples=meta.samples, loss=meta.loss)
     except ProtocolError as error:
         raise UnfitUpdateError(str(error)) from error
+    if noise := experiment.privacy.noise:
+        plain = with_share(
+            plain,
+            scale,
+            deviation=noise * experiment.privacy.clip,
+            helpers=record.threshold,
+            key=secrets.token_bytes(KEY_BYTES),
+        )
     hidden = masked(record.me, record.peers, plain)
     about = MaskedMeta(run=meta.run, round=meta.round, client=meta.client)
     return encode_tensors({name: a.view(np.int64) for name, a in hidden.items()}, about)

@@ -1,6 +1,7 @@
 """The centralized baseline: one model, trained on the samples of all clients together.
 
 runs/<name>/central.safetensors   model and optimizer after the last finished epoch
+            central.json          where users' own code is
             metrics.jsonl         a line per epoch
             model.safetensors     the result; a run can start from it (model.init_weights)
 """
@@ -27,7 +28,8 @@ from common.data.shards import ShardSet, assignment_of
 from common.data.windows import Indices, Spans, held_back
 from common.disk.atomic import write_atomic
 from common.errors import StoreError
-from common.experiment.file import read_experiment, write_text
+from common.experiment.file import RECORDS, CodeRecord, read_experiment, write_text
+from common.plugins import code_folder
 from common.rng import generator
 from common.tasks.metrics import Value
 from fl_server.central.learner import Learner, rate_of
@@ -108,11 +110,13 @@ class Central:
     def __init__(self, folder: Path, experiment: Experiment) -> None:
         self.folder = folder
         self._experiment = experiment
-        file = folder / "experiment.toml"
-        if file.exists() and read_experiment(file) != experiment:
+        file, text = folder / "experiment.toml", write_text(experiment)
+        if file.exists() and write_text(read_experiment(file)) != text:
             raise StoreError(f"{folder} is of another experiment; choose another --run")
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, write_text(experiment).encode())
+        write_atomic(file, text.encode())
+        record = CodeRecord(str(code_folder() or ""))
+        write_atomic(folder / RECORDS[1], msgspec.json.encode(record))
 
     def run(self, shards: Path, report: Callable[[EpochLine], None]) -> str:
         """All epochs; the digest of the resulting model."""

@@ -38,12 +38,16 @@ def _traffic(line: MetricsLine) -> float | None:
     return None if up is None and down is None else (up or 0) + (down or 0)
 
 
+def _energy(line: MetricsLine) -> float | None:
+    """Of trainings; in virtual time also of sending, receiving and waiting."""
+    busy, idle = number_in(line, "energy_joules"), number_in(line, "idle_joules")
+    return None if busy is None else busy + (idle or 0.0)
+
+
 AXES = (
     Axis("time", "time in rounds", SECONDS, lambda line: number_in(line, "seconds")),
     Axis("bytes", "bytes sent and received", BYTES, _traffic),
-    Axis(
-        "energy", "energy of trainings", JOULES, lambda line: number_in(line, "energy_joules")
-    ),
+    Axis("energy", "energy", JOULES, _energy),
 )
 
 

@@ -93,7 +93,7 @@ class Aggregator:
         self._downloads.renew(self._state, self._meta.round + 1)
         first = self._downloads.broadcast
         expected = self._half.expects(server_of(experiment), first)
-        self._noise = noise_of(experiment, expected, first)
+        self._noise = noise_of(experiment, expected, first, by_clients=masked)
         self.checks = Checks(
             expected,
             info_of(experiment.data).size,
@@ -263,11 +263,15 @@ class Aggregator:
 
     def finish(self) -> str:
         """Write the final model; returns its digest."""
-        model = self._half.global_model(self._state)
-        write_model(self.store.folder / NAME, model)
+        write_model(self.store.folder / NAME, self._half.global_model(self._state))
         self.records.write_summary(self.experiment)
         self.store.mark_finished()
-        return digest(model)
+        return self.digest
+
+    @property
+    def digest(self) -> str:
+        """The digest of the newest model."""
+        return digest(self._half.global_model(self._state))
 
     def lines(self) -> list[TrainingLine]:
         """What is known of every finished round; the last one is not tested yet."""

@@ -4,9 +4,10 @@ DP-FedAvg (McMahan et al., 2018): boards have shortened every move to `clip`; th
 round's moves gets Gaussian noise of deviation `noise` x `clip`, and is divided by the number of
 clients that are expected in a round, whoever has come.
 
-Noise is made from a key of the system's entropy. The key is on disk before it is used, and is
-gone with the journal of its round: a coordinator that was killed in between makes the same
-model, and does not draw twice.
+Under secure aggregation every client adds a share of the noise under its mask, so that nobody
+sees a sum without noise. Otherwise the coordinator adds it, made from a key of the system's
+entropy. The key is on disk before it is used, and is gone with the journal of its round: a
+coordinator that was killed in between makes the same model, and does not draw twice.
 """
 
 from __future__ import annotations
@@ -26,15 +27,18 @@ from common.config import Experiment
 from common.disk.atomic import disk_errors, write_atomic
 from common.errors import ConfigError, ProtocolError, UsageError
 from common.experiment.resolve import participants_of
+from common.privacy.noise import KEY_BYTES, gaussian
 from fl_server.rounds.selection import share_of
 
-KEY_BYTES = 32
 ROUNDING = 1.001  # of float32, in the length of a move
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The noise of one experiment; `expected` of `population` clients are in a round."""
+    """The noise of one experiment; `expected` of `population` clients are in a round.
+
+    `by_clients`: they have added it themselves.
+    """
 
     clip: float
     noise: float
@@ -42,6 +46,7 @@ class Noise:
     sampling: str
     expected: int
     population: int
+    by_clients: bool = False
 
     def check(self, arrays: Arrays, download: Arrays) -> None:
         """ProtocolError if a board has not shortened a move."""
@@ -60,7 +65,8 @@ class Noise:
             return server
 
         def release(mean: dict[str, Array], count: int) -> dict[str, Array]:
-            key = draw_key(folder) if self.noise else b""
+            drawn_here = self.noise and not self.by_clients
+            key = draw_key(folder) if drawn_here else b""
             return self.released(mean, server.download, count, key)
 
         return replace(server, release=release)
@@ -68,15 +74,16 @@ class Noise:
     def released(
         self, mean: dict[str, Array], download: Arrays, count: int, key: bytes
     ) -> dict[str, Array]:
-        """The mean of `count` moves, divided by the expected number instead, with noise."""
+        """The mean of `count` moves, divided by the expected number instead, with the noise of
+        a key, if there is one."""
         share = count / self.expected
-        rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([*key])))
+        rng = gaussian(key)
         deviation = self.noise * self.clip / self.expected
         found: dict[str, Array] = {}
         for name, array in sorted(mean.items()):
             start = download[name].astype(np.float64)
             moved = start + share * (array - start)
-            if self.noise:
+            if key:
                 moved += deviation * rng.standard_normal(array.shape)
             found[name] = moved.astype(array.dtype)
         return found
@@ -98,7 +105,9 @@ def _equally(_samples: int) -> float:
     return 1.0
 
 
-def noise_of(experiment: Experiment, expected: Arrays, download: Arrays) -> Noise:
+def noise_of(
+    experiment: Experiment, expected: Arrays, download: Arrays, *, by_clients: bool = False
+) -> Noise:
     """The noise that an experiment asks for, if an update is nothing but a model's move."""
     privacy, population = experiment.privacy, len(participants_of(experiment))
     odd = [name for name, a in expected.items() if name not in download or a.dtype.kind != "f"]
@@ -116,6 +125,7 @@ def noise_of(experiment: Experiment, expected: Arrays, download: Arrays) -> Nois
         privacy.sampling,
         share_of(population, experiment.selection.rate),
         population,
+        by_clients,
     )
 
 

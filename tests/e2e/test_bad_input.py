@@ -132,7 +132,7 @@ def test_two_daemons_on_one_state_folder_do_not_mix(rig_free_folder: Path) -> No
         text=True,
     )
     assert first.stderr is not None
-    assert "waiting for it" in first.stderr.readline()  # the lock is taken by now
+    assert "waiting for a broker" in first.stderr.readline()  # the lock is taken by now
     code, text = call(*command, cwd=rig_free_folder)
     first.terminate()
     first.communicate()

@@ -34,7 +34,7 @@ from common.wire.messages import (
     TrainEnd,
     Wire,
 )
-from common.wire.tensors import ModelMeta, UpdateMeta
+from common.wire.tensors import Member, ModelMeta, SumMeta, UpdateMeta
 from tests.some_sums import counted
 
 naturals = st.integers(0, 10**9)
@@ -177,6 +177,15 @@ arrays_of_any_kind = st.builds(some_arrays, shapes_of_any_kind, st.integers(0, 2
 MODEL = ModelMeta(run="r", round=3)
 UPDATE = UpdateMeta(
     run="r", round=3, client=7, samples=9, steps=2, weights={"base": 9.0}, loss=0.5
+)
+SUM = SumMeta(
+    run="r",
+    round=3,
+    client=7,
+    members=(
+        Member(client=7, samples=9, steps=2, weights={"base": 9.0}, loss=0.5),
+        Member(client=8, samples=1, steps=0, weights={}, loss=None, values={"x": -1.0}),
+    ),
 )
 
 

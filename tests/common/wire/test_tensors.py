@@ -18,13 +18,16 @@ from common.arrays import Array, digest
 from common.errors import ProtocolError
 from common.wire.tensors import (
     ModelMeta,
+    SumMeta,
     UpdateMeta,
     check_arrays,
     decode_tensors,
     encode_tensors,
+    is_sum,
 )
 from tests.common.wire.codec_strategies import (
     MODEL,
+    SUM,
     UPDATE,
     arrays_of_any_kind,
     damaged,
@@ -206,3 +209,27 @@ def test_arrays_that_are_not_the_models_are_named(
     arrays = {n: array for n, array in {**fitting(), **change}.items() if array is not None}
     with pytest.raises(ProtocolError, match=reason):
         check_arrays(arrays, fitting())
+
+
+def test_a_sum_of_several_clients_is_told_from_an_update() -> None:
+    arrays = {"base.w": np.arange(3, dtype=np.int64)}
+    blob = encode_tensors(arrays, SUM)
+    assert is_sum(blob)
+    assert not is_sum(encode_tensors(arrays, UPDATE))
+    back, meta = decode_tensors(blob, SumMeta)
+    assert meta == SUM
+    assert digest(back) == digest(arrays)
+    assert list(meta.metas()) == [7, 8]
+
+
+@given(st.data())
+def test_a_damaged_sum_is_refused_or_a_sum(data: st.DataObject) -> None:
+    broken = data.draw(damaged(encode_tensors({}, SUM)))
+    only_protocol_errors(lambda: decode_tensors(broken, SumMeta))
+    only_protocol_errors(lambda: is_sum(broken))
+
+
+def test_a_sum_of_too_many_clients_is_refused() -> None:
+    crowd = encode_tensors({}, msgspec.structs.replace(SUM, members=SUM.members * 51))
+    with pytest.raises(ProtocolError):
+        decode_tensors(crowd, SumMeta)

@@ -52,23 +52,36 @@ def simulated(
     ]
 
 
+def arrivals(run: Path) -> dict[tuple[int, int], float]:
+    """When each update arrived."""
+    found = [e for e in read_records(run / "events.jsonl") if e["event"] == "update"]
+    return {(event["round"], event["client"]): event["time"] for event in found}
+
+
+HASTY = {"experiment": {"deadline": 2.5, "grace": 60.0, "rounds": 5}}
+BUFFERED = {"experiment": {"grace": 60.0, "rounds": 7}, "aggregation": {"buffer": 2}}
+
+
 class Killed(BaseException):
     """Like kill -9: nothing is finished, nothing is written any more."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [1, 9, 14])
+@pytest.mark.parametrize("after", [1, 9, 12])
+@pytest.mark.parametrize("settings", [HASTY, BUFFERED], ids=["deadline", "buffered"])
 def test_a_run_that_was_killed_goes_on_in_virtual_time_to_the_same_bits(
-    tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    settings: dict[str, dict[str, Any]],
+    after: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fleet = fleet_of(
         group("fast", network={"jitter": 400.0}),
         group("away", presence={"away": [[0.5, 2.0], [4.0, 4.5]]}),
         group("slow", hardware=SLOW),
     )
-    hasty = {"deadline": 2.5, "grace": 60.0, "rounds": 5}
     whole = simulated(
-        tmp_path, "whole", fleet, experiment=hasty
+        tmp_path, "whole", fleet, **settings
     )  # the names of runs are in the models, and count as bytes
     accept, counted = Aggregator.accept, iter(range(1000))
 
@@ -79,9 +92,9 @@ def test_a_run_that_was_killed_goes_on_in_virtual_time_to_the_same_bits(
 
     monkeypatch.setattr(Aggregator, "accept", killed)
     with pytest.raises(Killed):
-        simulated(tmp_path, "again", fleet, experiment=hasty)
-    assert simulated(tmp_path, "again", fleet, experiment=hasty) == whole
-    assert whole[1][1]["dropped"]
+        simulated(tmp_path, "again", fleet, **settings)
+    assert simulated(tmp_path, "again", fleet, **settings) == whole
+    assert arrivals(tmp_path / "again") == arrivals(tmp_path / "whole")
 
 
 @pytest.mark.slow

@@ -131,3 +131,26 @@ def test_a_run_loads_into_torch(runs: Path) -> None:
     assert answers.shape == (2, 10)
     held = {name: value.numpy() for name, value in network.state_dict().items()}
     assert digest(held) == digest(read_model(runs / "a" / "model.safetensors"))
+
+
+def test_a_centralized_training_of_an_own_model_is_found_and_loaded_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, elsewhere = tmp_path / "mine", tmp_path / "elsewhere"
+    mine.mkdir()
+    elsewhere.mkdir()
+    (mine / "nets.py").write_text(
+        "from torch import nn\n\n\ndef flat(shape, classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(784, classes))\n"
+    )
+    (mine / "x.toml").write_text(
+        "[model]\nname = 'nets.py:flat'\n[data]\nclients = 3\npartition = 'iid'\n"
+        "max_samples = 12\n[central]\nepochs = 1\n"
+    )
+    found = call("central", mine / "x.toml", "--runs", tmp_path / "runs", "--run", "c")
+    assert found.exit_code == 0, found.output
+    monkeypatch.chdir(elsewhere)
+    listed = call("runs", "--runs", "../runs")
+    assert "centralized" in listed.output
+    assert "cannot be read" not in listed.output
+    assert load_run("../runs/c")(torch.zeros(1, 1, 28, 28)).shape == (1, 10)
