@@ -153,7 +153,7 @@ class Aggregator:
     def open_round(self, opened: Open) -> None:
         """Begin to add up a round; one that is opened again, for more clients, goes on."""
         self.local.fix()
-        self.store.open_round(opened)
+        self.store.open_round(opened, durable=self.secure is not None)
         if self._opened != opened.round_number:
             self._opened = opened.round_number
             self.tally = Tally()

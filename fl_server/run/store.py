@@ -180,7 +180,7 @@ class RunStore:
 
     # the open round
 
-    def open_round(self, opened: Open) -> None:
+    def open_round(self, opened: Open, *, durable: bool = False) -> None:
         """Write down who is in a round."""
         record = _OpenRecord(
             round_number=opened.round_number,
@@ -189,7 +189,7 @@ class RunStore:
             started=dict(opened.started),
         )
         path = self.updates.folder(opened.round_number) / "open.json"
-        write_atomic(path, msgspec.json.encode(record), durable=False)
+        write_atomic(path, msgspec.json.encode(record), durable=durable)
 
     def opened(self, round_number: int) -> Open | None:
         """Who is in a round, if it was opened."""
