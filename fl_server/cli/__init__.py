@@ -21,6 +21,7 @@ from fl_server.cli.data import data
 from fl_server.cli.experiment import check, init
 from fl_server.cli.fleet import fleet as fleet_files
 from fl_server.cli.options import (
+    PageWish,
     broker_options,
     dask_option,
     data_option,
@@ -38,7 +39,7 @@ from fl_server.cli.relay import relay
 from fl_server.cli.replay import replay_run
 from fl_server.cli.report import report
 from fl_server.cli.reproduce import reproduce
-from fl_server.cli.runs import diff, list_runs
+from fl_server.cli.runs import diff, list_runs, recompute_run
 from fl_server.cli.sweep import sweep
 from fl_server.cli.train import algorithms, central
 from fl_server.cli.watch import status, watch
@@ -54,7 +55,7 @@ from fl_server.site.adding import check_sites
 @click.group(
     cls=Commands,
     commands=[
-        *(init, check, data, central, algorithms, report, list_runs, diff),
+        *(init, check, data, central, algorithms, report, list_runs, diff, recompute_run),
         *(sweep, reproduce, watch, status, replay_run, pause, stop, resume),
         *(web_page, serve, submit, show_queue, fleet_files, relay),
     ],
@@ -82,8 +83,7 @@ def run(
     credentials: Path | None,
     federation: str | None,
     name: str | None,
-    web: str | None,
-    control: bool,
+    page: PageWish,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment on the boards that are connected to a broker.
@@ -95,7 +95,7 @@ def run(
     experiment = load_experiment(file, overrides)
     reached = reach(broker, credentials, federation, "coordinator")
     probe(reached.address)  # before a run folder is made
-    with with_page(options, web, control=control) as shown:
+    with with_page(options, page) as shown:
         store = find_or_create(options.runs, experiment, name)
         finished = launch.run(shown, store, reached.address, reached.federation)
     _exit(finished=finished)
@@ -115,7 +115,7 @@ def run(
 @data_option
 @fleet_option
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
-              help="Inject the faults of this script (see docs/faults.md).")  # fmt: skip
+              help="Inject the faults in this script (see docs/faults.md).")  # fmt: skip
 @run_option
 @page_options
 @run_options
@@ -129,11 +129,10 @@ def lab(
     fleet: Path | None,
     faults: Path | None,
     name: str | None,
-    web: str | None,
-    control: bool,
+    page: PageWish,
     options: launch.RunOptions,
 ) -> None:
-    """Run an experiment on this machine: a private broker, boards as processes, and all.
+    """Run an experiment on this machine, with a private broker and boards as processes.
 
     With --fleet, boards are as slow, and their links as bad, as that file says.
 
@@ -156,7 +155,7 @@ def lab(
     there = share_out(participants_of(experiment), boards or 4, workers or 1)
     script = read_script(faults, tuple(there)) if faults else None
     options = with_fleet(options, experiment, fleet)
-    with with_page(options, web, control=control) as shown:
+    with with_page(options, page) as shown:
         store = find_or_create(options.runs, experiment, name)
         if script is not None:
             finished = launch.faulty_lab(shown, store, script, there)
@@ -187,11 +186,10 @@ def simulate(
     fleet: Path | None,
     dask: str | None,
     name: str | None,
-    web: str | None,
-    control: bool,
+    page: PageWish,
     options: launch.RunOptions,
 ) -> None:
-    """Run an experiment without a broker; gives the same bits as over the wire.
+    """Run an experiment without a broker, to the same bits as over the wire.
 
     With --fleet in virtual time: seconds, bytes and joules are those of that fleet.
 
@@ -208,7 +206,7 @@ def simulate(
     if dask is None:
         launch.require_data(options, experiment)
     with (
-        with_page(options, web, control=control) as shown,
+        with_page(options, page) as shown,
         clients_for(processes, dask) as clients,
     ):
         store = find_or_create(options.runs, experiment, name)

@@ -17,7 +17,9 @@ from common.experiment.file import load_experiment
 from common.program.cli import INTERRUPTED
 from fl_server import launch
 from fl_server.cli.options import (
+    PAGE,
     SHOWN,
+    PageWish,
     broker_options,
     page_options,
     run_argument,
@@ -40,7 +42,7 @@ HERE = ("lab", "simulate")  # commands that need no broker; they go on if starte
 @run_argument
 @runs_option
 def pause(name: str, runs: Path) -> None:
-    """Let a run pause after the open round, until 'fl-server resume' lets it go on.
+    """Pause a run after the open round; 'fl-server resume' lets it go on.
 
     \b
     Example: fl-server pause demo-3
@@ -53,7 +55,7 @@ def pause(name: str, runs: Path) -> None:
 @run_argument
 @runs_option
 def stop(name: str, runs: Path) -> None:
-    """End the coordinator of a run after the open round; it can be resumed later.
+    """Stop a run after the open round; it can be resumed later.
 
     \b
     Example: fl-server stop demo-3
@@ -69,7 +71,7 @@ def stop(name: str, runs: Path) -> None:
 @click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
               help="How long to wait for a broker that does not answer.")  # fmt: skip
 @click.option("--stay-paused", is_flag=True,
-              help="Come back paused if the run was paused: for who restarts it.")  # fmt: skip
+              help="Stay paused if the run was paused (for supervisors).")  # fmt: skip
 @broker_options
 @page_options
 @run_options
@@ -80,8 +82,7 @@ def resume(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
-    web: str | None,
-    control: bool,
+    page: PageWish,
     options: launch.RunOptions,
 ) -> None:
     """Go on with a run that was paused, stopped, interrupted, killed or unplugged.
@@ -104,13 +105,13 @@ def resume(
     start = _given(broker, credentials, federation) or read_start(folder) or Start("run")
     options = replace(options, start=None if stay_paused else start)
     if start.command == "run":
-        with with_page(options, web, control=control) as shown:
+        with with_page(options, page) as shown:
             finished = _over_a_broker(shown, start, folder, wait=wait)
         sys.exit(0 if finished else INTERRUPTED)
     if read_record(folder).finished:
         click.echo(f"this run is finished; its results are in {folder}")
     elif start.command in HERE:
-        _here(options, start, folder, {"web": web, "control": control})
+        _here(options, start, folder, page)
     else:
         raise UsageError(_as_before(start, folder))
 
@@ -164,15 +165,13 @@ def _over_a_broker(
     return launch.run(options, store, reached.address, reached.federation)
 
 
-def _here(
-    options: launch.RunOptions, start: Start, folder: Path, page: dict[str, object]
-) -> None:
+def _here(options: launch.RunOptions, start: Start, folder: Path, page: PageWish) -> None:
     """Call what is behind the command: how the run is shown is known already."""
     with _again(start, folder) as context:
-        given = {name: context.params[name] for name in context.params if name not in SHOWN}
-        given |= {name: page[name] for name in page if name in given}
+        known = SHOWN | PAGE
+        given = {name: context.params[name] for name in context.params if name not in known}
         assert context.command.callback is not None
-        inspect.unwrap(context.command.callback)(options=options, **given)
+        inspect.unwrap(context.command.callback)(options=options, page=page, **given)
 
 
 def let_go_on(runs: Path, name: str) -> bool:

@@ -79,26 +79,47 @@ web_option = click.option(
 )  # fmt: skip
 control_option = click.option(
     "--control", is_flag=True,
-    help="Who has the page's URL may pause, resume, stop and submit, too.",
+    help="Let everyone who has the page's URL pause, resume, stop and submit runs.",
 )  # fmt: skip
-page_options = together(web_option, control_option)
+tokens_option = click.option(
+    "--tokens", type=click.Path(path_type=Path), metavar="FILE",
+    help="Keep the tokens of the page's URL there: it stays the same after a restart.",
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PageWish:
+    """Whether a page is wanted, where, and what may be done there."""
+
+    place: str | None
+    control: bool
+    tokens: Path | None
+
+
+def page_options(function: F) -> F:
+    """What a page is like; the command gets it as `page`."""
+
+    @functools.wraps(function)
+    def command(
+        *, web: str | None, control: bool, tokens: Path | None, **others: object
+    ) -> object:
+        if web is None and (control or tokens):
+            raise UsageError("--control and --tokens are about the page; serve it with --web")
+        return function(page=PageWish(web, control, tokens), **others)
+
+    return cast("F", together(web_option, control_option, tokens_option)(command))
 
 
 @contextmanager
 def with_page(
-    options: launch.RunOptions,
-    web: str | None,
-    *,
-    control: bool,
-    home: Literal["live", "runs"] = "live",
+    options: launch.RunOptions, page: PageWish, home: Literal["live", "runs"] = "live"
 ) -> Iterator[launch.RunOptions]:
     """The same options with a page of all runs, if one is wanted."""
-    if web is None:
-        if control:
-            raise UsageError("--control is about the page; serve one with --web")
+    if page.place is None:
         yield options
         return
-    with Site(read_page_address(web, control=control), options.runs, home) as site:
+    at = read_page_address(page.place, control=page.control, tokens=page.tokens)
+    with Site(at, options.runs, home) as site:
         yield dataclasses.replace(options, web=site)
 
 
@@ -114,6 +135,7 @@ fleet_option = click.option(
 )  # fmt: skip
 
 
+PAGE = {"web", "control", "tokens"}
 SHOWN = {"runs", "plain", "tensorboard", "record", "verbose", "quiet", "log_format"}
 _OF_THE_RUN = {"file", "overrides", "name"}  # its folder has them
 
@@ -121,7 +143,7 @@ _OF_THE_RUN = {"file", "overrides", "name"}  # its folder has them
 def started_by(context: click.Context) -> Start:
     """A command and what it was given, apart from how a run is shown and what it is."""
     command = context.command.name or ""
-    left_out = (SHOWN - {"runs"}) | {"web", "control"}
+    left_out = (SHOWN - {"runs"}) | PAGE
     if command in ("run", "lab", "simulate"):
         left_out |= {"runs", *_OF_THE_RUN}
     words: list[str] = []

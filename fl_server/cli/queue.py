@@ -17,6 +17,7 @@ from common.program.cli import INTERRUPTED, this_command
 from common.program.signals import how_to_go_on
 from fl_server import launch
 from fl_server.cli.options import (
+    PageWish,
     broker_options,
     overrides_option,
     page_options,
@@ -49,11 +50,10 @@ def serve(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
-    web: str | None,
-    control: bool,
+    page: PageWish,
     options: launch.RunOptions,
 ) -> None:
-    """Stay, and run the experiments of the queue one after another.
+    """Run the experiments of the queue one after another, and wait for more.
 
     Started again after a crash, it goes on where it was.
 
@@ -69,7 +69,7 @@ def serve(
         probe(reached.address)
     write = _silent if options.style == "json" else click.echo
     try:
-        with with_page(options, web, control=control, home="runs") as shown:
+        with with_page(options, page, "runs") as shown:
             if shown.web is not None:
                 write(f"the page is at {shown.web.url}")
             if reached is None:

@@ -17,10 +17,11 @@ from common.program.signals import ends_with, how_to_go_on
 from common.texts import escaped
 from fl_server import launch
 from fl_server.cli.options import (
+    PageWish,
     broker_options,
     overrides_option,
+    page_options,
     run_options,
-    web_option,
     with_page,
 )
 from fl_server.reports.figures.plot import check_matplotlib
@@ -65,7 +66,7 @@ def _complete_study(_: click.Context, __: click.Parameter, begun: str) -> list[s
 @click.option("--keep", "kept", type=click.Path(path_type=Path), metavar="DIR",
               help="Copy the metrics of finished runs there; run nothing.")  # fmt: skip
 @broker_options
-@web_option
+@page_options
 @run_options
 def reproduce(
     name: str | None,
@@ -83,7 +84,7 @@ def reproduce(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
-    web: str | None,
+    page: PageWish,
     options: launch.RunOptions,
 ) -> None:
     """Run a published table again, and print it beside the published numbers.
@@ -121,7 +122,7 @@ def reproduce(
         _show(study, plan, options, output)
         return
     with ends_with(this_command()), ExitStack() as stack:
-        options = stack.enter_context(with_page(options, web, control=False, home="runs"))
+        options = stack.enter_context(with_page(options, page, "runs"))
         wire = broker is not None or credentials is not None
         if wire and lab is not None:
             raise UsageError("--lab and --broker are two places; choose one")

@@ -1,4 +1,4 @@
-"""fl-server runs, fl-server diff: a folder of runs, and whether two models are the same."""
+"""fl-server runs, diff, recompute: a folder of runs, and whether models are the same."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import msgspec
 
 from common.arrays import digest
 from common.errors import UsageError
-from fl_server.cli.options import complete_run, runs_option
+from fl_server import launch
+from fl_server.cli.options import complete_run, run_argument, runs_option
+from fl_server.coordinator.dask_clients import clients_for
+from fl_server.launch.recompute import recompute
 from fl_server.reports.listing import RunLine, run_lines
 from fl_server.reports.output.terminal import print_table
 from fl_server.reports.tables import Column, Table
+from fl_server.run.find import find_run
 from fl_server.run.model.diff import model_diff
 from fl_server.run.model.file import NAME, read_model
 from fl_server.watch.facts.lines import ACCURACY
@@ -32,7 +36,7 @@ MOST = 12
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @runs_option
 def list_runs(as_json: bool, runs: Path) -> None:
-    """List all runs of a folder, the one changed last at the end.
+    """List the runs of a folder, the latest one last.
 
     \b
     Example: fl-server runs
@@ -69,7 +73,7 @@ def _best(line: RunLine) -> str:
 @click.argument("second", metavar="B", shell_complete=complete_run)
 @runs_option
 def diff(first: str, second: str, runs: Path) -> None:
-    """Say whether two models have the same bits, and where not (exit status 1).
+    """Say whether two models have the same bits, and where they differ (exit code 1).
 
     A and B are runs, or safetensors files.
 
@@ -97,6 +101,32 @@ def diff(first: str, second: str, runs: Path) -> None:
     title = f"{len(found)} of {len({*one, *other})} arrays differ"
     print_table(Table("diff", title, columns, rows))
     click.echo(f"{first}: {digest(one)}\n{second}: {digest(other)}")
+    sys.exit(1)
+
+
+@click.command("recompute")
+@run_argument
+@click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True,
+              help="Processes that train side by side.")  # fmt: skip
+@runs_option
+def recompute_run(name: str, processes: int, runs: Path) -> None:
+    """Train a finished run again, in the order in which it has used updates.
+
+    Every line of metrics.jsonl says whose updates made the model, and which model each started
+    from. Exit status 1 if that does not lead to the model with which the run has ended: another
+    CPU or torch, other data or code, or an account that is not true.
+
+    \b
+    Example: fl-server recompute demo-1 --processes 2
+    """
+    store = find_run(runs, name)
+    with clients_for(processes, None) as clients:
+        done = recompute(store, clients, launch.RunOptions(runs=runs).shards)
+    what = f"{done.rounds} rounds with {done.trainings} trainings"
+    if done.found == done.expected:
+        click.echo(f"same bits: {what}, digest {done.found}")
+        return
+    click.echo(f"{what} lead to {done.found}, but the run ended with {done.expected}")
     sys.exit(1)
 
 

@@ -18,6 +18,7 @@ from common.program.signals import ends_with, how_to_go_on
 from common.texts import escaped
 from fl_server import launch
 from fl_server.cli.options import (
+    PageWish,
     broker_options,
     dask_option,
     fleet_option,
@@ -67,8 +68,7 @@ def sweep(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
-    web: str | None,
-    control: bool,
+    page: PageWish,
     options: launch.RunOptions,
 ) -> None:
     """Run many experiments: one after another on the same boards, or side by side on a cluster.
@@ -90,7 +90,7 @@ def sweep(
         raise UsageError("--fleet is for virtual time; add --simulate")
     grid = plan(files, parse_seeds(seeds) if seeds else (), overrides)
     with ends_with(this_command()), ExitStack() as stack:
-        options = stack.enter_context(with_page(options, web, control=control, home="runs"))
+        options = stack.enter_context(with_page(options, page, "runs"))
         if options.web is not None:
             click.echo(f"the page is at {options.web.url}")
         if dask is not None:
@@ -99,8 +99,8 @@ def sweep(
             return
         if simulation:
             for planned in grid:
-                launch.require_data(options, planned.experiment)
                 options = with_fleet(options, planned.experiment, fleet)
+                launch.require_data(options, planned.experiment)
                 if fleet is not None:
                     check_fleet(fleet, options.runs / planned.name)
             runner = stack.enter_context(simulated(processes, fleet))

@@ -12,7 +12,7 @@ import click
 from common.access.address import probe
 from common.access.credentials import reach
 from common.errors import UsageError
-from fl_server.cli.options import broker_options, control_option, runs_option
+from fl_server.cli.options import broker_options, control_option, runs_option, tokens_option
 from fl_server.web.address import DEFAULT, read_page_address
 from fl_server.web.site import Site
 
@@ -20,11 +20,13 @@ from fl_server.web.site import Site
 @click.command()
 @click.argument("place", metavar="[HOST:PORT]", default=DEFAULT)
 @control_option
+@tokens_option
 @broker_options
 @runs_option
 def web(
     place: str,
     control: bool,
+    tokens: Path | None,
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
@@ -41,7 +43,7 @@ def web(
     """
     if not runs.is_dir():
         raise UsageError(f"{runs} is no folder of runs; name one with --runs DIR")
-    at = read_page_address(place, control=control)
+    at = read_page_address(place, control=control, tokens=tokens)
     done = threading.Event()
     with ExitStack() as stack:
         reached = None

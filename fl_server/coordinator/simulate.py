@@ -115,20 +115,7 @@ class Simulation:
         self._conductor.report_start()
         self._note_wish()
         try:
-            prepared = self._clients.prepare(
-                Prepare(
-                    run=self._store.run,
-                    experiment=self._experiment,
-                    shards=str(self._shards),
-                    snapshots=str(self._snapshots.folder),
-                    clients=self._conductor.policy.participants,
-                    data=self._data,
-                    class_counts=True,
-                    code=str(self._store.code or ""),
-                    digests=self._aggregator.code,
-                )
-            )
-            self._connect(prepared)
+            self._connect(self._prepare())
             while self._wait_while_paused(pause) and not pause():
                 assert isinstance(self._conductor.state.phase, Working)
                 self._do_round(self._conductor.state.phase)
@@ -136,6 +123,21 @@ class Simulation:
             self._clients.release()
             self._aggregator.close()
         return isinstance(self._conductor.state.phase, Finished)
+
+    def _prepare(self) -> Prepared:
+        return self._clients.prepare(
+            Prepare(
+                run=self._store.run,
+                experiment=self._experiment,
+                shards=str(self._shards),
+                snapshots=str(self._snapshots.folder),
+                clients=self._conductor.policy.participants,
+                data=self._data,
+                class_counts=True,
+                code=str(self._store.code or ""),
+                digests=self._aggregator.code,
+            )
+        )
 
     def _wait_while_paused(self, pause: Callable[[], bool]) -> bool:
         """Until a round is open; False if there is none any more."""

@@ -263,11 +263,15 @@ class Aggregator:
 
     def finish(self) -> str:
         """Write the final model; returns its digest."""
-        model = self._half.global_model(self._state)
-        write_model(self.store.folder / NAME, model)
+        write_model(self.store.folder / NAME, self._half.global_model(self._state))
         self.records.write_summary(self.experiment)
         self.store.mark_finished()
-        return digest(model)
+        return self.digest
+
+    @property
+    def digest(self) -> str:
+        """The digest of the newest model."""
+        return digest(self._half.global_model(self._state))
 
     def lines(self) -> list[TrainingLine]:
         """What is known of every finished round; the last one is not tested yet."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import hmac
 import ipaddress
-import secrets
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from common.errors import UsageError
+from fl_server.web.tokens import new_tokens, read_tokens
 
 DEFAULT = "127.0.0.1:8765"
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - names, not a choice
@@ -79,13 +80,19 @@ def hostname(host: str) -> str:
     return urlsplit(f"//{host}").hostname or ""
 
 
-def read_page_address(text: str, *, control: bool = False) -> PageAddress:
-    """HOST:PORT, PORT or HOST; a token is made for anything but this machine itself."""
+def read_page_address(
+    text: str, *, control: bool = False, tokens: Path | None = None
+) -> PageAddress:
+    """HOST:PORT, PORT or HOST; to look from another machine than this one needs a token.
+
+    Tokens are made anew, unless a file keeps them.
+    """
     host, colon, port = text.rpartition(":")
     if not colon and not text.isdecimal():
         host, port = text, DEFAULT.rpartition(":")[2]
     host = host.strip("[]") or "127.0.0.1"
     if "/" in text or not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"--web is {text!r}; expected HOST:PORT, such as {DEFAULT}")
-    token = "" if is_loopback(host) else secrets.token_urlsafe(16)
-    return PageAddress(host, int(port), token, secrets.token_urlsafe(16) if control else "")
+    found = new_tokens() if tokens is None else read_tokens(tokens)
+    look = "" if is_loopback(host) else found.look
+    return PageAddress(host, int(port), look, found.control if control else "")

@@ -12,6 +12,7 @@ async function loadRuns() {
     offset = found.now - Date.now() / 1000;
     Object.assign(listed, found);
     site.live = found.live;
+    drawNav();
     link("live");
     drawRuns();
   } catch { link("away"); }

@@ -5,6 +5,10 @@ const route = {view: ""};
 
 async function learnSite() {
   try { Object.assign(site, await get("site")); } catch { link("away"); }
+  drawNav();
+}
+
+function drawNav() {
   $("nav-runs").hidden = !site.runs;
   $("nav-live").hidden = !site.live && !site.elsewhere && site.runs && site.home === "runs";
 }

@@ -99,6 +99,7 @@ function draw() {
   asked = false;
   const run = sections.get("run");
   if (source.live && source.name && run && run.title !== source.name) { follow(source.name); return; }  // another one is live now
+  if (source.live && !source.name && run && run.title !== source.title) { source.title = run.title; learnSite().then(drawHead); }
   const changed = prefix => [...stale].some(key => key.startsWith(prefix));
   if (changed("board:") || changed("now")) drawFleet();
   if (changed("run") || changed("now")) drawHead();
@@ -163,7 +164,10 @@ function drawClock() {
 
 // How long it takes yet; the open round may take longer than the others did.
 function timeLeft(run, at) {
-  if (at.finished) return "finished";
+  if (at.finished) {
+    const total = of("line:").reduce((sum, key) => sum + (sections.get(key).seconds || 0), 0);
+    return total ? `finished · ${span(total)} in rounds` : "finished";
+  }
   if (!at.going_on || !at.started) return "\u00a0";
   const passed = span(now() - at.started);
   if (at.standing === "paused") return `${passed} · paused`;

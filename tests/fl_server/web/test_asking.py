@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from common.disk.lock import FolderLock
+from common.errors import UsageError
 from common.experiment.file import parse_text
 from fl_server.queue import Queue
 from fl_server.run.control import read_wish
@@ -182,3 +183,20 @@ def test_the_token_is_behind_the_hash_which_no_browser_sends() -> None:
     assert not place.is_own("http://evil.example", "evil.example")
     assert not place.may_ask(place.token)
     assert not read_page_address("8765").may_ask("")
+
+
+def test_a_file_keeps_the_tokens_over_restarts_and_only_its_owner_may_read_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "tokens.json"
+    first = read_page_address("10.0.0.1:80", control=True, tokens=path)
+    assert path.stat().st_mode & 0o077 == 0
+    assert read_page_address("10.0.0.1:80", control=True, tokens=path) == first
+    assert read_page_address("10.0.0.1:80", tokens=path).control == ""
+    path.chmod(0o644)
+    with pytest.raises(UsageError, match="chmod 600"):
+        read_page_address("80", tokens=path)
+    path.chmod(0o600)
+    path.write_text('{"look": "", "control": ""}')
+    with pytest.raises(UsageError, match="is no file of tokens"):
+        read_page_address("80", tokens=path)
