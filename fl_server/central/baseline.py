@@ -110,11 +110,11 @@ class Central:
     def __init__(self, folder: Path, experiment: Experiment) -> None:
         self.folder = folder
         self._experiment = experiment
-        file = folder / "experiment.toml"
-        if file.exists() and read_experiment(file) != experiment:
+        file, text = folder / "experiment.toml", write_text(experiment)
+        if file.exists() and write_text(read_experiment(file)) != text:
             raise StoreError(f"{folder} is of another experiment; choose another --run")
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, write_text(experiment).encode())
+        write_atomic(file, text.encode())
         record = CodeRecord(str(code_folder() or ""))
         write_atomic(folder / RECORDS[1], msgspec.json.encode(record))
 

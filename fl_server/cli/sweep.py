@@ -99,8 +99,8 @@ def sweep(
             return
         if simulation:
             for planned in grid:
-                launch.require_data(options, planned.experiment)
                 options = with_fleet(options, planned.experiment, fleet)
+                launch.require_data(options, planned.experiment)
                 if fleet is not None:
                     check_fleet(fleet, options.runs / planned.name)
             runner = stack.enter_context(simulated(processes, fleet))

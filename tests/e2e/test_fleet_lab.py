@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fl_server.reports.measured import measured_boards
+from fl_server.reports.runs import read_run
 from tests.e2e.rig import PATIENCE, Rig
 
 pytestmark = pytest.mark.slow
@@ -49,3 +51,6 @@ def test_a_fleet_changes_how_long_a_run_takes_and_no_bit_of_its_model(rig: Rig) 
         assert real[key]["board"] == event["board"]
         assert real[key]["seconds"] >= event["seconds"] - 0.01  # slowed down, not faster
     assert (rig.runs / "r" / "fleet.toml").read_text() == FLEET
+    measured = {board.name: board.speed for board in measured_boards(read_run(rig.runs / "r"))}
+    assert measured["far-1"] == pytest.approx(2500.0, rel=0.7)  # a busy machine is slower
+    assert measured["far-1"] <= 2500.0 * 1.05

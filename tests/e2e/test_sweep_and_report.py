@@ -180,6 +180,7 @@ def test_a_sweep_of_a_fleet_shows_what_reaches_an_accuracy_first_on_it(tmp_path:
         "experiment.rounds=1",
         "--set",
         "task.levels=[0.05]",
+        *("--set", "aggregation.buffer=2"),
     )
     done = server(tmp_path, *sweep(tmp_path, *settings))
     assert done.returncode == 0, done.stderr
