@@ -2,6 +2,7 @@
 
 Both add exactly. A masked value has 8 bytes instead of 4. All clients of a round are on two
 boards of this machine, which make the masks of every pair twice: with n clients n² streams.
+Flower's SecAgg+ is the peer.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bench.figures import Effort, Figure, figure, median, rounded
+from bench.flower_secure import AGAINST, secure_rounds
 from bench.testbed import PROTOCOL_ONLY, coordinate, round_times
 from common.config import Experiment
 from common.experiment.file import parse_experiment
@@ -78,7 +80,25 @@ def _measure(folder: Path, clients: int, most: float, effort: Effort) -> list[Fi
             limit=("at most", 2.1),
             details={kind: rounded(sizes) for kind, sizes in sent.items()},
         ),
+        _against_flower(folder / "flower", clients, seconds["secured"], rounds),
     ]
+
+
+def _against_flower(folder: Path, clients: int, ours: list[float], rounds: int) -> Figure:
+    what = f"that secured round in fedbed, {clients} clients, times faster"
+    try:
+        flower = secure_rounds(folder, clients, rounds)
+    except (RuntimeError, OSError) as error:
+        why = f"not measured: {error}"
+        return Figure("secure", what, AGAINST, "at least 1", None, None, why)
+    return figure(
+        "secure",
+        what,
+        against=AGAINST,
+        value=median(flower) / median(ours),
+        limit=("at least", 1.0),
+        details={"seconds": rounded(ours), "Flower's seconds": rounded(flower)},
+    )
 
 
 def _bytes(run: Path) -> list[float]:

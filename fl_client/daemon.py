@@ -274,7 +274,7 @@ class Daemon:
             case a.CloseRun(run):
                 log.info("run %s is over on this board", run)
                 self._notifier.status("waiting for an experiment")
-                self._jobs.close_run()
+                self._jobs.close_run(ended=run in self._state.ended)
             case a.StartJob(job):
                 self._jobs.start(job)
             case a.CancelJob(job):

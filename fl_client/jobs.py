@@ -10,7 +10,7 @@ import msgspec
 
 from common import VERSION
 from common.config import Experiment
-from common.errors import FedbedError, RevealError, WithdrawnError
+from common.errors import FedbedError, ProtocolError, RevealError, WithdrawnError
 from common.experiment.resolve import algorithm_of, own_code, participants_of
 from common.privacy.available import check_available
 from common.privacy.rules import Secret
@@ -111,8 +111,10 @@ class Jobs:
         )
         return True
 
-    def close_run(self) -> None:
-        """Forget the run and end its jobs."""
+    def close_run(self, *, ended: bool) -> None:
+        """Forget the run and end its jobs; `ended`: nobody will go on with it."""
+        if ended and self.secrets is not None:
+            self.secrets.forget()
         self._pool.release()
         self._running.clear()
         self._store = self.secrets = None
@@ -242,7 +244,7 @@ class Jobs:
             outgoing.discard(store, UpdateKey(client_id, round_number))  # its masks are lost
         try:
             secret = self.secrets.message(client_id, round_number, step)
-        except WithdrawnError as error:
+        except (WithdrawnError, ProtocolError) as error:
             return self._about(client_id, round_number, "withdrawn", problem=str(error))
         except RevealError as error:
             log.warning("client %d, round %d: %s", client_id, round_number, error)

@@ -9,6 +9,7 @@ import msgspec
 
 from common.errors import ProtocolError, WithdrawnError
 from common.privacy.rules import (
+    LEAST_SECURE,
     RevealedShares,
     RoundKeys,
     SealedShares,
@@ -32,6 +33,11 @@ class Secrets:
         self._run = run
         self._share = share
         self._asked: dict[int, tuple[int, tuple[int, ...]]] = {}  # client -> round, survivors
+
+    def forget(self) -> None:
+        """The run is over: nobody needs the secrets of its last round."""
+        for path in self._store.folder.glob("client-*/secret"):
+            path.unlink(missing_ok=True)
 
     def path(self, client_id: int) -> Path:
         """Where a training process finds the secret of a client."""
@@ -64,6 +70,11 @@ class Secrets:
             if (record.members, record.threshold) != (message.members, message.threshold):
                 raise WithdrawnError("the coordinator has other members than before")
             return record
+        if len(message.members) < LEAST_SECURE:
+            raise WithdrawnError(
+                f"the coordinator wants a sum of {len(message.members)} clients, of which one "
+                f"would know the rest; expected at least {LEAST_SECURE}"
+            )
         if message.threshold < needed(self._share, len(message.members)):
             raise WithdrawnError(
                 f"the coordinator wants {message.threshold} of {len(message.members)} clients "

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from common.algorithms import suggestion
 from common.algorithms.base import Algorithm
 from common.config import Experiment
 from common.errors import ConfigError
 
+RULES = ("random", "power-of-choice", "speed", "round-robin")
+
 
 def check_policies(experiment: Experiment, algorithm: Algorithm, participants: int) -> None:
     """ConfigError if such rounds make no sense."""
+    rule = experiment.selection.rule
+    if ":" not in rule and rule not in RULES:
+        near = suggestion(rule, dict.fromkeys(RULES))
+        raise ConfigError(f"selection.rule is {rule!r}{near}")
     if experiment.aggregation.buffer:
         _check_buffer(experiment, algorithm, participants)
 

@@ -48,6 +48,11 @@ def agree(private: bytes, public: bytes, purpose: str) -> bytes:
     return derive(shared, purpose)
 
 
+def check_public_key(public: bytes) -> None:
+    """ProtocolError for a key with which a secret would be known to everybody."""
+    agree(derive(public, "any other key"), public, "a trial")
+
+
 def seal(key: bytes, data: bytes, about: str) -> bytes:
     """Encrypted and authenticated, together with what it is about; once for each key."""
     return ChaCha20Poly1305(key).encrypt(_ONCE, data, about.encode())

@@ -115,7 +115,7 @@ def run(
 @data_option
 @fleet_option
 @click.option("--faults", type=click.Path(path_type=Path), metavar="FILE",
-              help="Inject the faults of this script (see docs/faults.md).")  # fmt: skip
+              help="Inject the faults in this script (see docs/faults.md).")  # fmt: skip
 @run_option
 @page_options
 @run_options
@@ -132,7 +132,7 @@ def lab(
     page: PageWish,
     options: launch.RunOptions,
 ) -> None:
-    """Run an experiment on this machine: a private broker, boards as processes, and all.
+    """Run an experiment on this machine, with a private broker and boards as processes.
 
     With --fleet, boards are as slow, and their links as bad, as that file says.
 
@@ -189,7 +189,7 @@ def simulate(
     page: PageWish,
     options: launch.RunOptions,
 ) -> None:
-    """Run an experiment without a broker; gives the same bits as over the wire.
+    """Run an experiment without a broker, to the same bits as over the wire.
 
     With --fleet in virtual time: seconds, bytes and joules are those of that fleet.
 

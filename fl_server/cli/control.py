@@ -42,7 +42,7 @@ HERE = ("lab", "simulate")  # commands that need no broker; they go on if starte
 @run_argument
 @runs_option
 def pause(name: str, runs: Path) -> None:
-    """Let a run pause after the open round, until 'fl-server resume' lets it go on.
+    """Pause a run after the open round; 'fl-server resume' lets it go on.
 
     \b
     Example: fl-server pause demo-3
@@ -55,7 +55,7 @@ def pause(name: str, runs: Path) -> None:
 @run_argument
 @runs_option
 def stop(name: str, runs: Path) -> None:
-    """End the coordinator of a run after the open round; it can be resumed later.
+    """Stop a run after the open round; it can be resumed later.
 
     \b
     Example: fl-server stop demo-3
@@ -71,7 +71,7 @@ def stop(name: str, runs: Path) -> None:
 @click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
               help="How long to wait for a broker that does not answer.")  # fmt: skip
 @click.option("--stay-paused", is_flag=True,
-              help="Come back paused if the run was paused: for who restarts it.")  # fmt: skip
+              help="Stay paused if the run was paused (for supervisors).")  # fmt: skip
 @broker_options
 @page_options
 @run_options

@@ -26,7 +26,7 @@ from fl_server.data.terminal_bars import palette, print_bars
 
 @click.group()
 def data() -> None:
-    """Look at who has which samples, and make shards for boards.
+    """Show who has which samples, and make shards for boards.
 
     \b
     Example: fl-server data show examples/demo.toml

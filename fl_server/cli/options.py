@@ -79,7 +79,7 @@ web_option = click.option(
 )  # fmt: skip
 control_option = click.option(
     "--control", is_flag=True,
-    help="Who has the page's URL may pause, resume, stop and submit, too.",
+    help="Let everyone who has the page's URL pause, resume, stop and submit runs.",
 )  # fmt: skip
 tokens_option = click.option(
     "--tokens", type=click.Path(path_type=Path), metavar="FILE",

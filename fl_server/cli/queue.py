@@ -53,7 +53,7 @@ def serve(
     page: PageWish,
     options: launch.RunOptions,
 ) -> None:
-    """Stay, and run the experiments of the queue one after another.
+    """Run the experiments of the queue one after another, and wait for more.
 
     Started again after a crash, it goes on where it was.
 

@@ -52,7 +52,7 @@ def report(
     tensorboard: bool,
     runs: Path,
 ) -> None:
-    """Compare runs: tables here, or with -o a page with plots, and every table as a file.
+    """Compare runs: tables here or, with -o, a page with figures and every table as a file.
 
     RUN is what `fl-server runs` lists: a name, a folder, or a pattern in quotes; without it,
     all. Runs that differ only in their seed are one row, centralized trainings a dashed line.

@@ -36,7 +36,7 @@ MOST = 12
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @runs_option
 def list_runs(as_json: bool, runs: Path) -> None:
-    """List all runs of a folder, the one changed last at the end.
+    """List the runs of a folder, the latest one last.
 
     \b
     Example: fl-server runs
@@ -73,7 +73,7 @@ def _best(line: RunLine) -> str:
 @click.argument("second", metavar="B", shell_complete=complete_run)
 @runs_option
 def diff(first: str, second: str, runs: Path) -> None:
-    """Say whether two models have the same bits, and where not (exit status 1).
+    """Say whether two models have the same bits, and where they differ (exit code 1).
 
     A and B are runs, or safetensors files.
 

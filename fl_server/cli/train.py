@@ -30,7 +30,7 @@ from fl_server.watch.words import measure
 @click.option("--runs", type=click.Path(path_type=Path), default="runs", show_default=True,
               metavar="DIR", help="Where run folders are kept.")  # fmt: skip
 def central(file: Path, overrides: tuple[str, ...], name: str | None, runs: Path) -> None:
-    """Train one model on all clients' samples together: what federation is measured against.
+    """Train one model on the samples of all clients together: the centralized baseline.
 
     A file with a [sweep] section has several trainings, which are done one after another.
 

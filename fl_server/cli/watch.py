@@ -36,7 +36,7 @@ def watch(
     web: str | None,
     plain: bool,
 ) -> None:
-    """Look at whatever runs on a broker, live, from any machine that may read it.
+    """Watch whatever runs on a broker, live, from any machine that may read it.
 
     Only reads: no run notices. With --web a page for browsers instead of the terminal.
 

@@ -137,7 +137,7 @@ class VirtualSimulation(Simulation):
             there = known is not None and known.lost_at is None
             conductor.report(presence(presence_of(board, connected=there), connected=there))
         assert isinstance(before, Closing), "a moment is kept when a round is closed"
-        self._feed(Aggregated(before.round_number, self._now.now))
+        self._feed(Aggregated(before.round_number, self._now.now, self._aggregator.known))
         self._begin(before)
 
     def _update_size(self) -> int:

@@ -31,7 +31,9 @@ class ServerProcess:
         return self._process.pid if running and self._process is not None else None
 
     def start(self) -> None:
-        """Start it, unless it has finished the run."""
+        """Start it, unless it runs (two faults overlap) or has finished the run."""
+        if self.pid is not None:
+            return
         if self._process is not None and self._process.returncode == 0:
             return
         self._process = subprocess.Popen(

@@ -56,6 +56,7 @@ from fl_server.rounds.state import (
     Finish,
     Finished,
     Gathering,
+    Known,
     Open,
     Phase,
     Policy,
@@ -91,6 +92,7 @@ def resume(  # noqa: PLR0913 - all that is on disk, by name
     safe: frozenset[int],
     now: float,
     reported: frozenset[int] = frozenset(),
+    known: Mapping[int, Known] | None = None,
     sealing: Sealing | None = None,
 ) -> State:
     """A run as a stopped coordinator left it on disk: `done` rounds, maybe one open."""
@@ -99,7 +101,8 @@ def resume(  # noqa: PLR0913 - all that is on disk, by name
         phase = Working(opened.round_number, opened.selected, opened.testers, now, safe)
         sealing = sealing if opened.selected else None
         phase = replace(phase, sealing=sealing, started=opened.started)
-    return State(phase, incarnation, done, {}, dict(accepted), now, reported)
+    state = State(phase, incarnation, done, {}, dict(accepted), now, reported)
+    return replace(state, known=known or {})
 
 
 def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
@@ -117,8 +120,9 @@ def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Acti
             return _note_result(state, event)
         case Strayed():
             return unpublished(state), ()
-        case Aggregated(round_number, now):
-            return _note_aggregated(policy, state, round_number)
+        case Aggregated(round_number):
+            known = replace(state, known=event.known)
+            return _note_aggregated(policy, known, round_number)
         case Reconnected(now):
             return publish_everything(policy, all_present(state, now), now)
         case Wished():

@@ -88,10 +88,12 @@ def advance_step(
     clients = tuple(sorted((ready & sealing.among(phase.selected)) - phase.rejected))
     if sealing.step == "opening":
         return _give_up(phase, sealing, len(clients)) if waits else None
-    if waits and len(clients) < enough(policy):
+    first = sealing.step == "keys"
+    least = enough(policy) if first else min(policy.min_updates, len(sealing.clients))
+    if waits and len(clients) < least:
         return None
-    threshold = sealing.threshold or needed(policy.threshold, len(clients))
-    if len(clients) < max(threshold, enough(policy) if sealing.step == "keys" else 0):
+    threshold = needed(policy.threshold, len(clients)) if first else sealing.threshold
+    if len(clients) < (max(least, threshold) if first else threshold):
         return _give_up(phase, sealing, len(clients))
     step = _NEXT[sealing.step]
     moved = replace(phase, sealing=Sealing(step, clients, threshold), opened=now)

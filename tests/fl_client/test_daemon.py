@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from common import VERSION
-from common.config import AlgorithmSection
+from common.config import AlgorithmSection, PrivacySection
 from common.errors import BrokerError, ClaimError
 from common.wire.claims import PATIENCE_SECONDS
 from common.wire.messages import Chunk, ClientMetrics, Connected, Info, Message
@@ -264,6 +264,17 @@ def test_an_experiment_that_this_version_does_not_know_is_refused(rig: Rig) -> N
     rig.publish(detail(experiment=unknown), current(), selected(), *weights())
     rig.work()
     assert f"cannot take part in {RUN}" in rig.presence().problem
+    assert rig.updates() == []
+
+
+def test_a_board_without_cryptography_takes_no_part_in_secured_runs_and_says_what_to_do(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    secured = msgspec.structs.replace(EXPERIMENT, privacy=PrivacySection(secure=True))
+    rig.publish(detail(experiment=secured), current(), selected(), *weights())
+    rig.work()
+    assert "pip install 'fedbed[privacy]'" in rig.presence().problem
     assert rig.updates() == []
 
 

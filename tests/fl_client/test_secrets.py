@@ -106,6 +106,9 @@ def test_the_first_members_and_shares_are_final(tmp_path: Path) -> None:
 def test_what_would_weaken_a_round_is_not_accepted(tmp_path: Path) -> None:
     board, message = begun(tmp_path)
     whole = sealed(message)
+    two = {client: whole.members[client] for client in (0, 1)}
+    with pytest.raises(WithdrawnError, match="a sum of 2 clients, of which one would know"):
+        take(board, message, members=two, threshold=2)
     with pytest.raises(WithdrawnError, match="2 of 4 clients to open the sum, which is less"):
         take(board, whole, threshold=2)
     one = {1: whole.sealed[1]}
@@ -118,6 +121,13 @@ def test_what_would_weaken_a_round_is_not_accepted(tmp_path: Path) -> None:
         take(board, whole, client=1)
     with pytest.raises(ProtocolError, match="not a step"):
         board.receive(b"{}", 0, 3)
+
+
+def test_when_a_run_is_over_its_secrets_are_deleted(tmp_path: Path) -> None:
+    board, _ = begun(tmp_path)
+    board.forget()
+    assert not board.path(0).exists()
+    assert not board.has_keys(0, 3)
 
 
 def test_a_damaged_file_means_that_the_keys_are_lost(tmp_path: Path) -> None:

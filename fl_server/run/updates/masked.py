@@ -75,14 +75,20 @@ class MaskedSum:
         from common.privacy.secure import unmask  # needs a package that others need not have
 
         opening = self._opening()
-        unmask(
-            total.total,
-            where=opening.where,
-            peers=opening.peers,
-            threshold=opening.threshold,
-            survivors=opening.survivors,
-            answers=opening.answers,
-        )
+        try:
+            unmask(
+                total.total,
+                where=opening.where,
+                peers=opening.peers,
+                threshold=opening.threshold,
+                survivors=opening.survivors,
+                answers=opening.answers,
+            )
+        except ProtocolError as error:
+            raise FedbedError(
+                f"the sum of {opening.where} cannot be opened: {error}; start a new run "
+                "without the boards that you do not trust (selection.participants)"
+            ) from error
         if not total.is_possible():
             raise FedbedError(
                 f"the masks of {opening.where} do not cancel: the update of a client was not "

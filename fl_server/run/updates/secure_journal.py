@@ -99,8 +99,11 @@ class SecureJournal:
             case RevealedShares(shares=shares):
                 if set(shares) != set(at.sealed):
                     raise ProtocolError("shares of other clients than those who train")
-            case RoundKeys():
-                pass
+            case RoundKeys(keys=keys):
+                from common.privacy.ciphers import check_public_key  # an optional package
+
+                check_public_key(keys.channel)
+                check_public_key(keys.mask)
         path = self._folder(round_number) / f"{step}-{client}.json"
         data = msgspec.json.encode(_Contributed(secret=secret))
         write_atomic(path, data, durable=False)

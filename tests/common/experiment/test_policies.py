@@ -15,6 +15,7 @@ BUFFER = {"buffer": 2}
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
+        ({"selection": {"rule": "sped"}}, "did you mean 'speed'"),
         ({"aggregation": {"buffer": 5}}, "only 4 clients take part"),
         ({"aggregation": BUFFER, "experiment": {"deadline": 5.0}}, "experiment.deadline = 0"),
         (

@@ -10,9 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.program.ports import FIRST_PORT, PORTS
+from common.access.address import Address
+from common.config import Experiment
+from common.program.ports import FIRST_PORT, PORTS, free_port
 from common.wire.link import Up
 from fl_server.lab.lab import Lab, LabBoard, descendants, share_out
+from fl_server.lab.server_process import ServerProcess
+from fl_server.run.store import create_run
 from fl_server.watch.topic_reader import MessageReader, Reading
 
 
@@ -49,3 +53,18 @@ def test_a_killed_broker_comes_back_on_a_port_that_no_outgoing_connection_takes(
             found += reader.read(0.5)
         reader.close()
     assert lab.address.port == port
+
+
+def test_a_coordinator_that_runs_is_not_started_a_second_time(tmp_path: Path) -> None:
+    """Two faults that overlap both start it again; the second would find the folder in use."""
+    store = create_run(tmp_path, "r", Experiment())
+    server = ServerProcess(store.folder, Address("127.0.0.1", free_port()))
+    try:
+        server.start()
+        first = server.pid
+        server.start()
+        assert first is not None
+        assert server.pid == first
+    finally:
+        server.end()
+    assert server.pid is None
