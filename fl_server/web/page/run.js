@@ -81,11 +81,11 @@ async function poll(turn) {
 // drawing
 
 const charts = [
-  new Chart($("c-main"), {title: "Accuracy", format: percent, empty: "known when the first model is tested", series: [
+  new Chart($("c-main"), {title: "Accuracy", format: percent, settled: true, empty: "known when the first model is tested", series: [
     {key: "main_global", label: "global", colour: "blue"},
     {key: "main_l1", label: "personal", colour: "orange", dash: "7 7"},
     {key: "main_l2", label: "after own training", colour: "green", dash: "3 3"}]}),
-  new Chart($("c-loss"), {title: "Loss", format: number, empty: "known after the first round", series: [
+  new Chart($("c-loss"), {title: "Loss", format: number, settled: true, empty: "known after the first round", series: [
     {key: "train_loss", label: "training, mean of the clients", colour: "purple"},
     {key: "loss_global", label: "test, global", colour: "blue", dash: "5 4"}]}),
   new Chart($("c-bytes"), {title: "Bytes per round", format: bytes, log: true, low: 0, empty: "known after the first round", series: [
