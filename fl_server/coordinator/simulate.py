@@ -52,6 +52,11 @@ LOOK_SECONDS = 0.2  # between two looks whether a paused run shall go on
 
 def require_no_order(experiment: Experiment) -> None:
     """Refuse rounds that depend on which board is faster, where nothing takes any time."""
+    if seconds := experiment.training.seconds:
+        raise UsageError(
+            f"training.seconds is {seconds:g}, and how many steps that is depends on how fast "
+            "boards are: simulate it with --fleet fleet.toml"
+        )
     if buffer := experiment.aggregation.buffer:
         raise UsageError(
             f"aggregation.buffer is {buffer}, and whose update comes first depends on how fast "
