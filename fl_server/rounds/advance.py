@@ -39,7 +39,7 @@ from fl_server.watch.facts.making import clients_dropped, clients_spared, client
 def advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Action, ...]]:
     """Do everything that is due in this phase."""
     match state.phase:
-        case Gathering() as phase if state.wish != "run":
+        case Gathering() as phase if state.request != "run":
             return _hold(policy, state, phase, now)
         case Gathering(since):
             return _try_to_begin(policy, state, since, now)

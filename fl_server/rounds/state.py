@@ -30,7 +30,7 @@ from fl_server.rounds.phases import Known as Known
 from fl_server.rounds.phases import Phase as Phase
 from fl_server.rounds.phases import Working as Working
 from fl_server.rounds.policy import Policy as Policy
-from fl_server.rounds.wishes import Wish, Wished
+from fl_server.rounds.requests import Request, Requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class State:
     accepted: Mapping[int, int] = field(default_factory=dict)
     started: float = -math.inf
     reported: frozenset[int] = frozenset()
-    wish: Wish = "run"
+    request: Request = "run"
     busy: Mapping[int, int] = field(default_factory=dict)
     known: Mapping[int, Known] = field(default_factory=dict)
 
@@ -167,4 +167,4 @@ class Tick:
 
 
 _Answer: TypeAlias = Received | Stored | Rejected | Uncountable | Answered | Strayed
-Event: TypeAlias = _Answer | Aggregated | Reconnected | Wished | Tick
+Event: TypeAlias = _Answer | Aggregated | Reconnected | Requested | Tick
