@@ -1,6 +1,6 @@
 """python -m bench.epsilon [PICTURE.svg]: accuracy over epsilon on `fmnist-mini`.
 
-1000 clients of 10 samples, 500 of them in each of 15 rounds: the same experiment with more and
+500 clients of 20 samples, 250 of them in each of 10 rounds: the same experiment with more and
 more noise, and without privacy. Needs fedbed[accounting] and fedbed[plots].
 """
 
@@ -20,8 +20,8 @@ from fl_server.run.journal import read_records
 from fl_server.run.noise import Noise
 from fl_server.run.store import create_run
 
-CLIENTS, RATE, ROUNDS, CLIP, DELTA = 1000, 0.5, 15, 0.5, 1e-4
-NOISES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+CLIENTS, RATE, ROUNDS, CLIP, DELTA = 500, 0.5, 10, 0.5, 1e-4
+NOISES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
 def accuracy(folder: Path, name: str, privacy: dict[str, Any]) -> float:

@@ -1,4 +1,4 @@
-"""python -m bench.tiers [FOLDER]: 3 sites with 4 boards of 3 clients each, on this machine.
+"""python -m bench.tiers [FOLDER [WAY ...]]: 3 sites with 4 boards of 3 clients on this machine.
 
 The same experiment flat, over Mosquitto's own bridges, and over relays; bytes of the uplink are
 counted by a TCP relay in its way. In a last run a relay and its site's broker are killed with
@@ -29,12 +29,12 @@ from fl_server.run.journal import read_records
 from fl_server.run.model.file import read_model
 
 SITES, BOARDS, CLIENTS = 3, 4, 3
-ROUNDS = 4
+ROUNDS = 3
 SECONDS = 900.0
 EVERYBODY = range(SITES * BOARDS * CLIENTS)
 TABLE: dict[str, dict[str, Any]] = {
     "experiment": {"rounds": ROUNDS, "grace": "forever"},
-    "model": {"name": "convnet"},
+    "model": {"name": "dnn", "hidden": 400},
     "data": {"clients": len(EVERYBODY)},
     "training": {"epochs": 1, "batch_size": 50},
     "aggregation": {"arithmetic": "exact"},
@@ -172,13 +172,14 @@ def killed(folder: Path, file: Path) -> tuple[Path, list[Relay]]:
 
 
 def _kill(folder: Path, lab: Lab, words: tuple[str, ...], done: threading.Event) -> None:
-    """Kill relay and broker some seconds after each round has opened."""
-    kills, events = 0, folder / "run" / "events.jsonl"
+    """Kill relay and broker when a round has just opened."""
+    times, seen, events = 0, 0, folder / "run" / "events.jsonl"
     relay = subprocess.Popen([sys.executable, *words], env=environment())
-    while not done.wait(0.5):
+    while not done.wait(0.1):
         opened = [e for e in read_records(events) if e["event"] == "round_opened"]
-        if len(opened) > kills and not done.wait(3.0):
-            kills += 1
+        if len(opened) > seen and not done.wait(0.3):
+            seen = len(opened)
+            times += 1
             relay.kill()
             relay.wait()
             os.kill(lab.pid("broker"), signal.SIGKILL)
@@ -187,17 +188,23 @@ def _kill(folder: Path, lab: Lab, words: tuple[str, ...], done: threading.Event)
             relay = subprocess.Popen([sys.executable, *words], env=environment())
     relay.terminate()
     relay.wait()
-    sys.stdout.write(f"killed relay and broker of a site {kills} times\n")
+    sys.stdout.write(f"killed relay and broker of a site {times} times\n")
 
 
 def main() -> None:
     """Print a line for each way."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp())
     file = write_experiment(folder / "experiment.toml", TABLE)
-    serve("simulate", str(file), "--runs", str(folder), "--run", "simulated", seconds=SECONDS)
+    if not (folder / "simulated" / "model.safetensors").exists():
+        serve(
+            "simulate", str(file), "--runs", str(folder), "--run", "simulated", seconds=SECONDS
+        )
     wanted = digest(read_model(folder / "simulated" / "model.safetensors"))
     sys.stdout.write("way, MB down per round, MB up per round\n")
+    chosen = sys.argv[2:]
     for way in (flat, bridged, relayed, killed):
+        if chosen and way.__name__ not in chosen:
+            continue
         found, links = way(folder / way.__name__, file)
         same = digest(read_model(found / "model.safetensors")) == wanted
         down = sum(link.bytes_down for link in links) / (ROUNDS + 1) / 1e6

@@ -259,7 +259,7 @@ class MemoryLink:
         """Put something in from elsewhere in the process; a dead one hears nothing."""
         self._happenings.append(Posted(item))
 
-    def unheard(self) -> dict[str, int]:
+    def unread(self) -> dict[str, int]:
         """Everything here is QoS 1."""
         self._use()
         return {}

@@ -191,6 +191,16 @@ def test_the_readmes_experiment_loads(tmp_path: Path) -> None:
     assert load_experiment(tmp_path / "readme.toml").data.clients == 30
 
 
+def test_the_tutorials_experiment_is_the_sweep_that_it_speaks_of(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "tutorial.md").read_text()
+    code = re.search(r"```toml\n(.*?)```", page, re.S)
+    assert code is not None
+    (tmp_path / "first.toml").write_text(code[1])
+    names = [run.name for run in plan([tmp_path / "first.toml"], (1, 2, 3))]
+    assert len(names) == 9
+    assert {names[0], names[-1]} == set(re.findall(r"`(first-\w+-s\d)`", page))
+
+
 @pytest.mark.parametrize("page", ["experiment.md", "algorithms.md"])
 def test_the_tables_of_options_are_those_of_the_code(page: str) -> None:
     text = (ROOT / "docs" / page).read_text()

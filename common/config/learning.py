@@ -107,6 +107,15 @@ class TrainingSection(Section, frozen=True, kw_only=True):
             "are shuffled anew when all were used.",
         ),
     ] = 0
+    seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1e6,
+            description="If not 0: a client that is not through after so many seconds stops, "
+            "sends the steps that it has done, and counts by their share.",
+        ),
+    ] = 0.0
     batch_size: Annotated[int, Meta(ge=1, le=1_000_000, description="Samples per step.")] = 20
     optimizer: Annotated[
         Literal["sgd", "adam"],

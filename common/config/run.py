@@ -62,6 +62,15 @@ class SelectionSection(Section, frozen=True, kw_only=True):
         float,
         Meta(gt=0, le=1, description="Share of the participants that trains in each round."),
     ] = 1.0
+    rule: Annotated[
+        str,
+        Meta(
+            description='By what the clients of a round are selected: "random", '
+            '"power-of-choice" (of three drawn for each place the one with the highest loss), '
+            '"speed" (who is quick and has much to learn; a fifth is drawn), "round-robin" '
+            '(board after board); or your own, as "file.py:function".'
+        ),
+    ] = "random"
     extra: Annotated[
         int,
         Meta(

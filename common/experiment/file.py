@@ -47,7 +47,7 @@ def load_experiment(
     for override in overrides:
         apply_override(table, override)
     if isinstance(table.setdefault("experiment", {}), dict):
-        table["experiment"].setdefault("name", _name_from(path))
+        table["experiment"].setdefault("name", name_from(path))
     try:
         return parse_experiment(table)
     except ConfigError as error:
@@ -238,7 +238,8 @@ def _line_of(text: str, section: str, key: str | None) -> int | None:
     return None
 
 
-def _name_from(path: Path) -> str:
+def name_from(path: Path) -> str:
+    """The name of an experiment whose file has none in it."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem).lstrip("_.-")[:64] or "experiment"
 
 

@@ -67,6 +67,7 @@ def _check_noise(experiment: Experiment, algorithm: Algorithm) -> None:
         "communication.encoding": (experiment.communication.encoding, "float32"),
         "selection.extra": (experiment.selection.extra, 0),
         "aggregation.buffer": (settings.buffer, 0),
+        "selection.rule": (experiment.selection.rule, "random"),
         "selection.gamma": (experiment.selection.gamma, 0),
     }
     for setting, (value, expected) in others.items():

@@ -54,6 +54,7 @@ class TrainingStats:
 
     loss: float
     steps: int
+    planned: int
 
 
 def train(  # noqa: PLR0913 - each is a thing of its own
@@ -67,12 +68,14 @@ def train(  # noqa: PLR0913 - each is a thing of its own
     round_number: int = 1,
     memory: dict[str, Tensor] | None = None,
     progress: Callable[[int, int, float], None] | None = None,
+    stop: Callable[[int], bool] = lambda _steps: False,
 ) -> TrainingStats:
     """Train the parts of `net` that the plan names, in place; in evaluation mode afterwards.
 
     `loss` is the task's; `round_number` is for the decay of the rate; `progress(pass, passes,
     loss)` is called after every pass over the samples. The optimizer starts from nothing in
     every call, or from `memory`, in which it then leaves what the next call may start from.
+    After every step `stop` is asked, with their number, whether that was enough.
     """
     planned = _planned_steps(len(samples), settings, plan)
     passes = math.ceil(planned / _steps_per_pass(len(samples), settings))
@@ -85,13 +88,15 @@ def train(  # noqa: PLR0913 - each is a thing of its own
             batches = batches[: planned - steps]
             if net.has_norm and len(batches[-1]) == 1:  # BatchNorm needs two samples
                 batches = batches[:-1]
-            mean = stepper.do(batches)
+            mean = stepper.do(batches, stop)
             steps += len(batches)
             if progress is not None:
                 progress(at_pass, passes, mean)
+            if stop(stepper.steps):
+                break
         if memory is not None:
             memory |= stepper.memory()
-    return TrainingStats(mean, stepper.steps)
+    return TrainingStats(mean, stepper.steps, planned)
 
 
 class _Stepper:
@@ -138,13 +143,19 @@ class _Stepper:
             for index, tensor in enumerate(optimizer.memory)
         }
 
-    def do(self, batches: Sequence[npt.NDArray[np.int64]]) -> float:
-        """One step for each batch; the mean loss of their samples."""
-        losses = [self._step(batch) for batch in batches]
+    def do(
+        self, batches: Sequence[npt.NDArray[np.int64]], stop: Callable[[int], bool]
+    ) -> float:
+        """One step for each batch, until it is enough; the mean loss of their samples."""
+        losses: list[Tensor | None] = []
+        for batch in batches:
+            losses.append(self._step(batch))
+            if stop(self.steps):
+                break
         # read after the last step only: reading a number waits until it is computed
         counted = [
             (loss.item(), len(batch))
-            for loss, batch in zip(losses, batches, strict=True)
+            for loss, batch in zip(losses, batches, strict=False)
             if loss is not None
         ]
         total = sum(size for _, size in counted)

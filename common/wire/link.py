@@ -96,7 +96,7 @@ class Link(Protocol):
     def post(self, item: object) -> None:
         """Put something in from another thread; `receive` gives it as `Posted(item)`."""
 
-    def unheard(self) -> dict[str, int]:
+    def unread(self) -> dict[str, int]:
         """How many messages per topic were dropped: not QoS 1, or a flood."""
 
     def close(self, *, timeout: float = 1.0, forget_session: bool = False) -> None:

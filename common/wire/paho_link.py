@@ -47,7 +47,7 @@ _TAKEN = "another process connected with the same identity"
 # Mosquitto 2.0 gives no reason when a session is taken over, it just disconnects. A client that
 # is disconnected so often, so soon, and finds its session as it was, has a double.
 _KICKS, _KICK_SECONDS = 10, 3.0
-_MOST_UNHEARD = 1000
+_MOST_UNREAD = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class PahoLink:
         self._happenings: Inbox[Happening | _Acknowledged] = Inbox(WAITING_BYTES, wake)
         self._streams = Streams()
         self._open_publishes: set[int] = set()
-        self._unheard: Counter[str] = Counter()
+        self._unread: Counter[str] = Counter()
         self._connection = 0
         self._up_at = 0.0
         self._kicks = 0
@@ -182,7 +182,7 @@ class PahoLink:
             self._drop(topic)
 
     def _drop(self, topic: str) -> None:
-        self._unheard[topic if len(self._unheard) < _MOST_UNHEARD else ""] += 1
+        self._unread[topic if len(self._unread) < _MOST_UNREAD else ""] += 1
 
     def _on_publish(
         self, _client: mqtt.Client, _data: object, mid: int, code: ReasonCode, _p: object
@@ -206,11 +206,11 @@ class PahoLink:
         """Hand over one small message; False (and nothing happens) while offline."""
         if not self._up:
             return False
-        if (mid := self._hand_over(packet)) is not None:
+        if (mid := self._send_now(packet)) is not None:
             self._open_publishes.add(mid)
         return True
 
-    def _hand_over(self, packet: Packet) -> int | None:
+    def _send_now(self, packet: Packet) -> int | None:
         if len(packet.payload) > MAX_PAYLOAD:
             size = len(packet.payload)
             log.error("not sent: %d bytes on %s; at most %d", size, packet.topic, MAX_PAYLOAD)
@@ -225,7 +225,7 @@ class PahoLink:
             self._pump()
 
     def _pump(self) -> None:
-        for token in self._streams.pump(self._hand_over):
+        for token in self._streams.pump(self._send_now):
             self._happenings.put(Streamed(token))
 
     def receive(self, timeout: float) -> Happening | None:
@@ -272,9 +272,9 @@ class PahoLink:
         """Put something in from another thread; `receive` gives it as `Posted(item)`."""
         self._happenings.put(Posted(item))
 
-    def unheard(self) -> dict[str, int]:
+    def unread(self) -> dict[str, int]:
         """How many messages per topic were dropped: not QoS 1, or a flood."""
-        return dict(self._unheard)
+        return dict(self._unread)
 
     def close(self, *, timeout: float = 1.0, forget_session: bool = False) -> None:
         """Wait (within the timeout) for what was handed over, then disconnect; no will."""

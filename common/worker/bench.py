@@ -23,7 +23,6 @@ from common.data.shard_file import Shard
 from common.data.shards import ShardSet
 from common.disk.flusher import Flusher
 from common.errors import DataError
-from common.experiment.effort import testing_effort, training_effort
 from common.experiment.resolve import (
     algorithm_of,
     buffers_of,
@@ -45,7 +44,7 @@ from common.wire.tensors import (
     decode_tensors,
     encode_tensors,
 )
-from common.worker.client import MEMORY, Progress, TorchClient
+from common.worker.client import MEMORY, Budget, Progress, TorchClient
 from common.worker.orders import JobOrder
 from common.worker.snapshot_store import SnapshotStore
 
@@ -105,11 +104,12 @@ class Workbench:
         client_id, round_number = order.client, order.round
         weights = self._weights(Path(order.download))
         client = self.client(client_id, round_number, progress)
+        client.budget = Budget(self.experiment.training.seconds, order.most_steps)
         state = self._state(client, order.base, weights)
         if order.private:
             weights = {**weights, **self._read(Path(order.private))}
         trained = self.algorithm.client_update(client, state, weights)
-        arrays, counted = trained.arrays, dict(trained.weights)
+        arrays, counted = trained.arrays, client.budget.scaled(trained.weights)
         if longest := self.experiment.privacy.clip:
             arrays, counted = shortened(arrays, weights, longest), dict.fromkeys(counted, 1.0)
         tests = union = None
@@ -149,13 +149,6 @@ class Workbench:
         if not self._keeps_state:  # it can be computed again, so nothing waits for the disk
             self._flusher.add(self._snapshots.path(client_id, round_number))
         return JobResult(meta.loss, client.samples, len(update))
-
-    def effort(self, order: JobOrder) -> float:
-        """What a job takes, in training samples."""
-        shard = self.shards.load(order.client)  # perhaps before there are statistics
-        if order.kind == "test":
-            return testing_effort(self.experiment, len(shard.test))
-        return training_effort(self.experiment, len(shard.train), len(shard.test))
 
     def test(self, order: JobOrder) -> ClientMetrics:
         """Test the models of one round on the client's samples."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +28,7 @@ from common.data.shard_file import Shard
 from common.learning.device import device
 from common.learning.evaluation import mean_loss
 from common.learning.optimizers import learning_rate
-from common.learning.training import Plan, train
+from common.learning.training import Plan, TrainingStats, train
 from common.rng import generator
 
 MEMORY = "optimizer"  # the part of a client's state that its optimizers remember
@@ -34,6 +36,34 @@ Progress = Callable[[int, int, float], None]
 
 if TYPE_CHECKING:
     from common.worker.bench import Workbench
+
+
+@dataclass(slots=True)
+class Budget:
+    """How much a client may train in a job: so many steps, or else by the clock."""
+
+    seconds: float = 0.0
+    most_steps: int = 0
+    began: float = field(default_factory=time.monotonic)
+    done: int = 0
+    planned: int = 0
+
+    def is_over(self, steps: int) -> bool:
+        """Whether so many steps more are enough."""
+        if self.most_steps:
+            return self.done + steps >= self.most_steps
+        return bool(self.seconds) and time.monotonic() - self.began >= self.seconds
+
+    def note(self, stats: TrainingStats) -> None:
+        """A training of the job is over."""
+        self.done += stats.steps
+        self.planned += stats.planned
+
+    def scaled(self, weights: Mapping[str, float]) -> dict[str, float]:
+        """How much an update counts: by the share of its steps, if some had to be left out."""
+        limited = self.seconds and 0 < self.done < self.planned
+        share = self.done / self.planned if limited else 1.0
+        return {part: weight * share for part, weight in weights.items()}
 
 
 class TorchClient:
@@ -55,6 +85,7 @@ class TorchClient:
         self._rebalanced: Rebalanced | None = None
         self.memory: dict[str, Array] = {}
         self._job_memory: dict[str, Array] = {}
+        self.budget = Budget()
 
     @property
     def rounds(self) -> int:
@@ -140,7 +171,9 @@ class TorchClient:
             round_number=self.round,
             memory=memory,
             progress=self._progress,
+            stop=self.budget.is_over,
         )
+        self.budget.note(stats)
         if memory is not None:
             kept = {name: tensor.cpu().numpy().copy() for name, tensor in memory.items()}
             held.update(under(part, kept))

@@ -11,6 +11,7 @@ import msgspec
 
 from common.code_files import difference, digests_of
 from common.errors import FedbedError, UnfitUpdateError
+from common.experiment.effort import most_steps, testing_effort, training_effort
 from common.experiment.resolve import keeps_state, own_code
 from common.learning.device import use_one_thread
 from common.plugins import explain, use_code
@@ -79,7 +80,11 @@ class Executor:
         """Train or test one client; what went wrong is in the report."""
         try:
             bench = self._ready()
-            seconds = bench.effort(order) / self._speed if self._speed else 0.0
+            seconds = 0.0
+            if self._speed:
+                seconds = _effort(bench, order, self._speed) / self._speed
+                limit = most_steps(bench.experiment, self._speed)
+                order = msgspec.structs.replace(order, most_steps=limit)
             pace = Pace(order.job, seconds, wait)
             done = self._run(bench, order, on_epoch, pace)
             pace.reach(1.0)
@@ -113,6 +118,14 @@ class Executor:
             samples=result.samples,
             bytes=result.bytes,
         )
+
+
+def _effort(bench: Workbench, order: JobOrder, speed: float) -> float:
+    """What a job takes, in training samples."""
+    shard = bench.shards.load(order.client)  # perhaps before there are statistics
+    if order.kind == "test":
+        return testing_effort(bench.experiment, len(shard.test))
+    return training_effort(bench.experiment, len(shard.train), len(shard.test), speed)
 
 
 def _check_code(order: Prepare) -> None:

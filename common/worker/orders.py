@@ -35,6 +35,7 @@ class JobOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     base: int | None
     download: str
     private: str = ""
+    most_steps: int = 0  # of a training; 0: as many as it has time for
     secret: str = ""  # the file with the secrets of the client: its update is masked
 
 

@@ -21,7 +21,7 @@ from fl_server.cli.data import data
 from fl_server.cli.experiment import check, init
 from fl_server.cli.fleet import fleet as fleet_files
 from fl_server.cli.options import (
-    PageWish,
+    PageOptions,
     broker_options,
     dask_option,
     data_option,
@@ -83,7 +83,7 @@ def run(
     credentials: Path | None,
     federation: str | None,
     name: str | None,
-    page: PageWish,
+    page: PageOptions,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment on the boards that are connected to a broker.
@@ -129,7 +129,7 @@ def lab(
     fleet: Path | None,
     faults: Path | None,
     name: str | None,
-    page: PageWish,
+    page: PageOptions,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment on this machine, with a private broker and boards as processes.
@@ -186,7 +186,7 @@ def simulate(
     fleet: Path | None,
     dask: str | None,
     name: str | None,
-    page: PageWish,
+    page: PageOptions,
     options: launch.RunOptions,
 ) -> None:
     """Run an experiment without a broker, to the same bits as over the wire.

@@ -19,7 +19,7 @@ from fl_server import launch
 from fl_server.cli.options import (
     PAGE,
     SHOWN,
-    PageWish,
+    PageOptions,
     broker_options,
     page_options,
     run_argument,
@@ -82,7 +82,7 @@ def resume(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
-    page: PageWish,
+    page: PageOptions,
     options: launch.RunOptions,
 ) -> None:
     """Go on with a run that was paused, stopped, interrupted, killed or unplugged.
@@ -165,7 +165,7 @@ def _over_a_broker(
     return launch.run(options, store, reached.address, reached.federation)
 
 
-def _here(options: launch.RunOptions, start: Start, folder: Path, page: PageWish) -> None:
+def _here(options: launch.RunOptions, start: Start, folder: Path, page: PageOptions) -> None:
     """Call what is behind the command: how the run is shown is known already."""
     with _again(start, folder) as context:
         known = SHOWN | PAGE
@@ -175,7 +175,7 @@ def _here(options: launch.RunOptions, start: Start, folder: Path, page: PageWish
 
 
 def let_go_on(runs: Path, name: str) -> bool:
-    """Take a wish to pause or stop back; False if no process works on the run."""
+    """Take a request to pause or stop back; False if no process works on the run."""
     who = asking.let_go_on(runs, Path(name).name)
     if who:
         click.echo(f"{Path(name).name} goes on ({who})")

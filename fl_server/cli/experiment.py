@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from common.config import Experiment
 from common.errors import UsageError
-from common.experiment.file import load_experiment, write_text
+from common.experiment.file import load_experiment, name_from, parse_experiment, write_text
 from fl_server.check.draft import Wanted, draft
 from fl_server.check.verdict import Verdict, judge
 from fl_server.cli.options import experiment_file, overrides_option
@@ -62,7 +61,8 @@ def init(
         raise UsageError("--target, --features, --clients and --local are about a --dataset")
     chosen = tuple(name.strip() for name in features.split(",") if name.strip())
     made = draft(file, Wanted(dataset, target, chosen, clients, local)) if dataset else None
-    text = write_text(Experiment()) if made is None else made.text
+    named = parse_experiment({"experiment": {"name": name_from(file)}})
+    text = write_text(named) if made is None else made.text
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -88,7 +88,7 @@ tokens_option = click.option(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PageWish:
+class PageOptions:
     """Whether a page is wanted, where, and what may be done there."""
 
     place: str | None
@@ -105,14 +105,14 @@ def page_options(function: F) -> F:
     ) -> object:
         if web is None and (control or tokens):
             raise UsageError("--control and --tokens are about the page; serve it with --web")
-        return function(page=PageWish(web, control, tokens), **others)
+        return function(page=PageOptions(web, control, tokens), **others)
 
     return cast("F", together(web_option, control_option, tokens_option)(command))
 
 
 @contextmanager
 def with_page(
-    options: launch.RunOptions, page: PageWish, home: Literal["live", "runs"] = "live"
+    options: launch.RunOptions, page: PageOptions, home: Literal["live", "runs"] = "live"
 ) -> Iterator[launch.RunOptions]:
     """The same options with a page of all runs, if one is wanted."""
     if page.place is None:

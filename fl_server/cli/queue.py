@@ -17,7 +17,7 @@ from common.program.cli import INTERRUPTED, this_command
 from common.program.signals import how_to_go_on
 from fl_server import launch
 from fl_server.cli.options import (
-    PageWish,
+    PageOptions,
     broker_options,
     overrides_option,
     page_options,
@@ -50,7 +50,7 @@ def serve(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
-    page: PageWish,
+    page: PageOptions,
     options: launch.RunOptions,
 ) -> None:
     """Run the experiments of the queue one after another, and wait for more.

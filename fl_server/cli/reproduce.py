@@ -17,7 +17,7 @@ from common.program.signals import ends_with, how_to_go_on
 from common.texts import escaped
 from fl_server import launch
 from fl_server.cli.options import (
-    PageWish,
+    PageOptions,
     broker_options,
     overrides_option,
     page_options,
@@ -84,7 +84,7 @@ def reproduce(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
-    page: PageWish,
+    page: PageOptions,
     options: launch.RunOptions,
 ) -> None:
     """Run a published table again, and print it beside the published numbers.

@@ -18,7 +18,7 @@ from common.program.signals import ends_with, how_to_go_on
 from common.texts import escaped
 from fl_server import launch
 from fl_server.cli.options import (
-    PageWish,
+    PageOptions,
     broker_options,
     dask_option,
     fleet_option,
@@ -68,7 +68,7 @@ def sweep(
     broker: str | None,
     credentials: Path | None,
     federation: str | None,
-    page: PageWish,
+    page: PageOptions,
     options: launch.RunOptions,
 ) -> None:
     """Run many experiments: one after another on the same boards, or side by side on a cluster.

@@ -17,8 +17,10 @@ from typing import TypeAlias
 from msgspec import UNSET
 
 from common.config import Experiment
+from common.errors import FedbedError
 from common.experiment.resolve import participants_of
 from common.wire.messages import Info
+from fl_server.coordinator.own_rules import rule_of
 from fl_server.coordinator.rate_limit import RateLimit
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.selection import chances_of, goal
@@ -91,6 +93,8 @@ class Conductor:
             self._record(event)
         try:
             self.state, actions = rounds.step(self.policy, self.state, event)
+        except FedbedError:
+            raise  # a user's rule
         except Exception:
             if not isinstance(event, Received):
                 raise
@@ -105,7 +109,8 @@ class Conductor:
             self.report(closed.tested)
         if closed.trained is not None:
             self.report(closed.trained)
-        return self.feed(Aggregated(closed.round_number, self._clock()))
+        known = self.aggregator.known
+        return self.feed(Aggregated(closed.round_number, self._clock(), known))
 
     def report(self, fact: facts.Fact) -> None:
         """Write a fact to the event log, if it is of a kind that is kept, and show it."""
@@ -203,6 +208,7 @@ def policy_of(run: str, experiment: Experiment, *, masked: bool = False) -> Poli
         start_with=len(participants) if wanted == "all" else wanted,
         rate=experiment.selection.rate,
         extra=experiment.selection.extra,
+        rule=rule_of(experiment),
         buffer=experiment.aggregation.buffer,
         max_staleness=experiment.aggregation.max_staleness,
         chances=chances_of(participants, gamma=experiment.selection.gamma, seed=patience.seed),
@@ -226,5 +232,6 @@ def resume_state(aggregator: Aggregator, policy: Policy, incarnation: int, now: 
         safe=frozenset(on_disk.safe[: goal(policy)]),
         now=now,
         reported=on_disk.reported,
+        known=aggregator.known,
         sealing=on_disk.sealing,
     )

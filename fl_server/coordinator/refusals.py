@@ -30,7 +30,7 @@ class Refusals:
         self._problems: dict[str, str] = {}
         self._rate_limit = RateLimit()
         self._late: set[tuple[int, int]] = set()
-        self._unheard: dict[str, int] = {}
+        self._unread: dict[str, int] = {}
         self._reported: dict[str, int] = {}
         self._reported_at = 0.0
 
@@ -43,14 +43,14 @@ class Refusals:
             self._report(fact)
         return first
 
-    def note_unheard(self, counts: dict[str, int]) -> None:
+    def note_unread(self, counts: dict[str, int]) -> None:
         """Messages the link did not even hand over: topic -> how many until now."""
         for topic, count in counts.items():
-            new = count - self._unheard.get(topic, 0)
+            new = count - self._unread.get(topic, 0)
             if new:
                 kind = f"{self._name(topic)}: not sent reliably, or too many at once"
                 self._dropped.add(kind, self._sender(topic), new)
-        self._unheard = counts
+        self._unread = counts
 
     def reject(self, client: int) -> None:
         """An update of the right job that is unusable."""

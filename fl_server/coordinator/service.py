@@ -38,7 +38,8 @@ from fl_server.coordinator.refusals import Refusals
 from fl_server.coordinator.sender import Sender
 from fl_server.coordinator.uploads import Uploads
 from fl_server.rounds import machine as rounds
-from fl_server.rounds.standing import standing
+from fl_server.rounds.control import control_state
+from fl_server.rounds.requests import Requested
 from fl_server.rounds.state import (
     Announce,
     Close,
@@ -51,9 +52,8 @@ from fl_server.rounds.state import (
     SendWeights,
     Tick,
 )
-from fl_server.rounds.wishes import Wished
 from fl_server.run.aggregator import Aggregator, ClosedRound
-from fl_server.run.control import WishReader
+from fl_server.run.control import RequestReader
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
 
@@ -88,7 +88,7 @@ class Coordinator:
     ) -> None:
         self._federation = federation
         self._store = store
-        self._wishes = WishReader(store.folder)
+        self._requests = RequestReader(store.folder)
         self._link = link
         self._background = background
         self._clock = clock
@@ -159,11 +159,11 @@ class Coordinator:
         topics = server_subscriptions(self._federation)
         self._link.open(Session(name, topics, self._presence.will))
         self.conductor.report_start()
-        self._note_wish()  # before anything that could open a round
+        self._note_request()  # before anything that could open a round
 
-    def _note_wish(self) -> None:
-        if (wish := self._wishes.changed()) is not None:
-            self._feed(Wished(wish, self._clock()))
+    def _note_request(self) -> None:
+        if (request := self._requests.changed()) is not None:
+            self._feed(Requested(request, self._clock()))
 
     def advance(self) -> bool:
         """Handle the next happening and what is due; False if there is nothing left to do."""
@@ -174,7 +174,7 @@ class Coordinator:
         if now - self._ticked >= TICK_SECONDS and not self._interrupted:
             self._ticked = now
             self._tick(now)
-        stopped = self._wishes.is_fulfilled(self.conductor.state)
+        stopped = self._requests.is_fulfilled(self.conductor.state)
         return not (self._interrupted or self.finished or stopped)
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ class Coordinator:
                 self._sender.clear_weights()
             self._presence.publish_history(self._history.lines)
             self._presence.publish_leaving()
-            self._refusals.note_unheard(self._link.unheard())
+            self._refusals.note_unread(self._link.unread())
             self._refusals.conclude()
             self._link.close(timeout=5.0, forget_session=self.finished)
         finally:
@@ -194,12 +194,12 @@ class Coordinator:
         self._presence.publish_history(self._history.lines)
         self._presence.tick()
         self._begin_if_settled()
-        self._note_wish()
+        self._note_request()
         self._feed(Tick(now))
         if self._begun:
-            self._presence.publish_problem(standing(self.conductor.state))
+            self._presence.publish_problem(control_state(self.conductor.state))
         self._report_missing_boards(now)
-        self._refusals.note_unheard(self._link.unheard())
+        self._refusals.note_unread(self._link.unread())
         self._refusals.report(now)
 
     # events

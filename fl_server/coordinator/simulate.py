@@ -28,7 +28,8 @@ from fl_server.coordinator.conductor import (
     resume_state,
 )
 from fl_server.coordinator.local_clients import LocalClients
-from fl_server.rounds.standing import standing
+from fl_server.rounds.control import control_state
+from fl_server.rounds.requests import Requested
 from fl_server.rounds.state import (
     Close,
     Event,
@@ -39,9 +40,8 @@ from fl_server.rounds.state import (
     Stored,
     Working,
 )
-from fl_server.rounds.wishes import Wished
 from fl_server.run.aggregator import Aggregator
-from fl_server.run.control import WishReader
+from fl_server.run.control import RequestReader
 from fl_server.run.store import RunStore
 from fl_server.watch import facts
 from fl_server.watch.facts.making import presence
@@ -52,6 +52,11 @@ LOOK_SECONDS = 0.2  # between two looks whether a paused run shall go on
 
 def require_no_order(experiment: Experiment) -> None:
     """Refuse rounds that depend on which board is faster, where nothing takes any time."""
+    if seconds := experiment.training.seconds:
+        raise UsageError(
+            f"training.seconds is {seconds:g}, and how many steps that is depends on how fast "
+            "boards are: simulate it with --fleet fleet.toml"
+        )
     if buffer := experiment.aggregation.buffer:
         raise UsageError(
             f"aggregation.buffer is {buffer}, and whose update comes first depends on how fast "
@@ -86,7 +91,7 @@ class Simulation:
         self._arithmetic = arithmetic()
         self._shards = shards
         self._aggregator = Aggregator(store, self._experiment)
-        self._wishes = WishReader(store.folder)
+        self._requests = RequestReader(store.folder)
         self._snapshots = SnapshotStore(store.folder / "clients", store.run)
         self._algorithm = algorithm_of(self._experiment)
         self._policy = policy_of(store.run, self._experiment)
@@ -113,7 +118,7 @@ class Simulation:
     def run(self, *, pause: Callable[[], bool] = lambda: False) -> bool:
         """Run to the end, or until `pause` is true between two rounds: then False."""
         self._conductor.report_start()
-        self._note_wish()
+        self._note_request()
         try:
             self._connect(self._prepare())
             while self._wait_while_paused(pause) and not pause():
@@ -141,15 +146,15 @@ class Simulation:
 
     def _wait_while_paused(self, pause: Callable[[], bool]) -> bool:
         """Until a round is open; False if there is none any more."""
-        while standing(self._conductor.state) == "paused" and not pause():
+        while control_state(self._conductor.state) == "paused" and not pause():
             threading.Event().wait(LOOK_SECONDS)
-            self._note_wish()
-        self._wishes.is_fulfilled(self._conductor.state)
+            self._note_request()
+        self._requests.is_fulfilled(self._conductor.state)
         return isinstance(self._conductor.state.phase, Working)
 
-    def _note_wish(self) -> None:
-        if (wish := self._wishes.changed()) is not None:
-            self._feed(Wished(wish, self._clock()))
+    def _note_request(self) -> None:
+        if (request := self._requests.changed()) is not None:
+            self._feed(Requested(request, self._clock()))
 
     def _connect(self, prepared: Prepared) -> None:
         """The boards are there: here it is one, with all clients."""
@@ -175,7 +180,7 @@ class Simulation:
             if isinstance(action, Close):
                 seconds = self._conductor.round_seconds
                 closed = self._aggregator.close_round(action, seconds)
-                self._note_wish()  # before the next round opens
+                self._note_request()  # before the next round opens
                 actions += self._conductor.finish_round(closed)
 
     def _write_downloads(
@@ -245,7 +250,7 @@ class Simulation:
         return kind == "train" and self._algorithm.private is not None
 
     def _take(self, order: JobOrder, report: JobDone | EpochDone) -> None:
-        self._note_wish()
+        self._note_request()
         if isinstance(report, EpochDone):
             info = self._info(order, "training")
             info = msgspec.structs.replace(info, epoch=report.epoch, epochs=report.epochs)

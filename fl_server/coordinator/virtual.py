@@ -7,7 +7,7 @@ times whom it waits for, and what it uses is computed, before it "arrives".
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,7 @@ import msgspec
 from common.config import Experiment
 from common.data.shards import ShardSet
 from common.errors import FedbedError
-from common.experiment.effort import testing_effort, training_effort
+from common.experiment.effort import most_steps, testing_effort, training_effort
 from common.experiment.resolve import participants_of
 from common.wire.messages import ClientMetrics, Info
 from common.wire.tensors import ModelMeta, encode_tensors
@@ -101,6 +101,7 @@ class VirtualSimulation(Simulation):
         self._prepared = Prepared(run="")
         self._results: dict[tuple[str, int, int], ClientMetrics | JobDone] = {}
         self._timeline: Timeline
+        self._speeds: dict[int, float] = {}
 
     def _first_state(self, incarnation: int) -> State:
         """As the last round was closed; what happened since then happens again."""
@@ -115,7 +116,8 @@ class VirtualSimulation(Simulation):
         experiment = self._experiment
         speeds = speeds_of(self._fleet, experiment)
         sizes = _sizes(experiment, self._shards, prepared)
-        effort = effort_of(experiment, sizes, self._update_size())
+        self._speeds = {c: speeds[b.group.name] for b in self._boards for c in b.clients}
+        effort = effort_of(experiment, sizes, self._update_size(), self._speeds)
         self._prepared = prepared
         self._timeline = Timeline(self._boards, speeds, effort, self._fleet.seed)
         if self._resumed is not None:
@@ -137,7 +139,7 @@ class VirtualSimulation(Simulation):
             there = known is not None and known.lost_at is None
             conductor.report(presence(presence_of(board, connected=there), connected=there))
         assert isinstance(before, Closing), "a moment is kept when a round is closed"
-        self._feed(Aggregated(before.round_number, self._now.now))
+        self._feed(Aggregated(before.round_number, self._now.now, self._aggregator.known))
         self._begin(before)
 
     def _update_size(self) -> int:
@@ -196,7 +198,10 @@ class VirtualSimulation(Simulation):
 
     def _compute(self, jobs: Sequence[Job]) -> None:
         orders = [
-            self._order(job.kind, job.client, job.round_number, at)
+            msgspec.structs.replace(
+                self._order(job.kind, job.client, job.round_number, at),
+                most_steps=most_steps(self._experiment, self._speeds[job.client]),
+            )
             for at, job in enumerate(jobs)
             if (job.kind, job.client, job.round_number) not in self._results
         ]
@@ -270,11 +275,16 @@ def _sizes(
     return {client: (len(shard.train), len(shard.test)) for client, shard in loaded}
 
 
-def effort_of(experiment: Experiment, sizes: dict[int, tuple[int, int]], update: int) -> Effort:
-    """What trainings and tests take, and the size of an update."""
+def effort_of(
+    experiment: Experiment,
+    sizes: dict[int, tuple[int, int]],
+    update: int,
+    speeds: Mapping[int, float],
+) -> Effort:
+    """What trainings and tests take at these speeds, and the size of an update."""
     return Effort(
         {
-            client: training_effort(experiment, train, test)
+            client: training_effort(experiment, train, test, speeds[client])
             for client, (train, test) in sizes.items()
         },
         {client: testing_effort(experiment, test) for client, (_, test) in sizes.items()},

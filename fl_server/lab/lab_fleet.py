@@ -150,11 +150,9 @@ class LabFleet:
 
     def _seconds(self, board: FleetBoard, samples: int) -> float:
         """How long a training should take, about: test sets are as large as data says."""
-        share = self._experiment.data.train_ratio
-        effort = training_effort(
-            self._experiment, samples, round(samples * (1 - share) / share)
-        )
-        return effort / self._speeds[board.group.name]
+        share, speed = self._experiment.data.train_ratio, self._speeds[board.group.name]
+        tested = round(samples * (1 - share) / share)
+        return training_effort(self._experiment, samples, tested, speed) / speed
 
     def too_slow(self) -> str:
         """What this machine could not do, in a sentence; nothing if it could."""

@@ -88,6 +88,11 @@ def _require_order(store: RunStore, experiment: Experiment) -> None:
             "clients went on from trainings that no round has used; only runs "
             "whose clients keep nothing can be recomputed"
         )
+    if experiment.training.seconds:
+        raise UsageError(
+            f"run {name!r} has training.seconds: how many steps clients had time for is in no "
+            "line"
+        )
     if experiment.privacy.noise:
         raise UsageError(f"run {name!r} has privacy.noise, which nobody can draw again")
     if experiment.data.partition == "local":

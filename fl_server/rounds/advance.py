@@ -14,8 +14,9 @@ from fl_server.rounds.publishing import (
     publish_everything,
     repeat,
 )
+from fl_server.rounds.rules import pick
 from fl_server.rounds.sealing import advance_step
-from fl_server.rounds.selection import choose, draw, enough, goal, is_overdue, not_given_up
+from fl_server.rounds.selection import enough, goal, is_overdue, not_given_up, share_of
 from fl_server.rounds.state import (
     REPEAT_SECONDS,
     Action,
@@ -38,7 +39,7 @@ from fl_server.watch.facts.making import clients_dropped, clients_spared, client
 def advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Action, ...]]:
     """Do everything that is due in this phase."""
     match state.phase:
-        case Gathering() as phase if state.wish != "run":
+        case Gathering() as phase if state.request != "run":
             return _hold(policy, state, phase, now)
         case Gathering(since):
             return _try_to_begin(policy, state, since, now)
@@ -91,15 +92,8 @@ def _open(
         return open_buffer(policy, state, round_number, now, due=due)
     selected: tuple[int, ...] = ()
     if round_number <= policy.rounds:
-        selected = choose(
-            candidates,
-            population=len(policy.participants),
-            rate=policy.rate,
-            seed=policy.seed,
-            round_number=round_number,
-            chances=policy.chances,
-            extra=policy.extra,
-        )
+        wanted = share_of(len(policy.participants), policy.rate) + policy.extra
+        selected = pick(policy, state, candidates, wanted, round_number=round_number)
     testers = tuple(sorted(candidates)) if due else ()
     sealing = Sealing() if policy.threshold and selected else None
     working = Working(round_number, selected, testers, now, sealing=sealing)
@@ -127,13 +121,7 @@ def _try_to_close(
     others = not_given_up(policy, state, now).difference(phase.selected)
     if not others:
         return repeat(policy, *note_waiting(state, phase, now), now)
-    called = draw(
-        others,
-        lacking,
-        seed=policy.seed,
-        round_number=phase.round_number,
-        chances=policy.chances,
-    )
+    called = pick(policy, state, others, lacking, round_number=phase.round_number)
     selected = tuple(sorted({*phase.selected, *called}))
     text = (
         f"round {phase.round_number} lacks updates: clients {brief_ids(called)} train instead"

@@ -31,7 +31,8 @@ from fl_server.rounds.publishing import (
     repeat,
     send_secrets,
 )
-from fl_server.rounds.selection import draw, enough, is_overdue, not_given_up, share_of
+from fl_server.rounds.rules import pick
+from fl_server.rounds.selection import enough, is_overdue, not_given_up, share_of
 from fl_server.rounds.state import (
     REPEAT_SECONDS,
     Action,
@@ -153,14 +154,8 @@ def _filled(policy: Policy, state: State, phase: Working) -> Working:
         fit = [client for client in free if room[names[client]] > 0]
         if not fit:
             break
-        (chosen,) = draw(
-            fit,
-            1,
-            seed=policy.seed,
-            round_number=phase.round_number,
-            chances=policy.chances,
-            turn=len(selected),
-        )
+        number, turn = phase.round_number, len(selected)
+        (chosen,) = pick(policy, state, fit, 1, round_number=number, turn=turn)
         free -= {chosen}
         room[names[chosen]] -= 1
         started[chosen] = phase.round_number

@@ -11,7 +11,7 @@
     Closing    Aggregated                                        -> Gathering (and at once on)
     Closing    Aggregated, it was the round after the last, in
                which nobody trains and everybody tests           -> Finished
-    Gathering  ... while the wish is to pause or to stop         -> Gathering
+    Gathering  ... while the request is to pause or to stop         -> Gathering
 
 A client is overdue when its board has been lost (or has reported a failure) for longer than
 `grace`, or when the round is older than `deadline`. Only when a round closes is it decided who
@@ -43,9 +43,10 @@ from fl_server.rounds.boards import (
     unpublished,
 )
 from fl_server.rounds.buffered import note_missing
+from fl_server.rounds.control import report_control
 from fl_server.rounds.publishing import publish_everything
+from fl_server.rounds.requests import Requested
 from fl_server.rounds.sealing import note_answer, note_refusal
-from fl_server.rounds.standing import report_standing
 from fl_server.rounds.state import (
     Action,
     Aggregated,
@@ -56,6 +57,7 @@ from fl_server.rounds.state import (
     Finish,
     Finished,
     Gathering,
+    Known,
     Open,
     Phase,
     Policy,
@@ -72,7 +74,6 @@ from fl_server.rounds.state import (
     Working,
 )
 from fl_server.rounds.steps import Sealing
-from fl_server.rounds.wishes import Wished
 from fl_server.watch import facts
 from fl_server.watch.facts.making import client_failed, client_reset
 
@@ -91,6 +92,7 @@ def resume(  # noqa: PLR0913 - all that is on disk, by name
     safe: frozenset[int],
     now: float,
     reported: frozenset[int] = frozenset(),
+    known: Mapping[int, Known] | None = None,
     sealing: Sealing | None = None,
 ) -> State:
     """A run as a stopped coordinator left it on disk: `done` rounds, maybe one open."""
@@ -99,7 +101,8 @@ def resume(  # noqa: PLR0913 - all that is on disk, by name
         phase = Working(opened.round_number, opened.selected, opened.testers, now, safe)
         sealing = sealing if opened.selected else None
         phase = replace(phase, sealing=sealing, started=opened.started)
-    return State(phase, incarnation, done, {}, dict(accepted), now, reported)
+    state = State(phase, incarnation, done, {}, dict(accepted), now, reported)
+    return replace(state, known=known or {})
 
 
 def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
@@ -117,12 +120,13 @@ def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Acti
             return _note_result(state, event)
         case Strayed():
             return unpublished(state), ()
-        case Aggregated(round_number, now):
-            return _note_aggregated(policy, state, round_number)
+        case Aggregated(round_number):
+            known = replace(state, known=event.known)
+            return _note_aggregated(policy, known, round_number)
         case Reconnected(now):
             return publish_everything(policy, all_present(state, now), now)
-        case Wished():
-            return report_standing(state, replace(state, wish=event.wish))
+        case Requested():
+            return report_control(state, replace(state, request=event.request))
         case Tick(now):
             return note_silence(state, now)
 
@@ -241,7 +245,7 @@ def _note_aggregated(
         return replace(state, phase=Finished(reason)), (Finish(reason), end)
     accepted = {**state.accepted, **dict.fromkeys(phase.used, round_number), **phase.started}
     between = replace(state, phase=Gathering(state.started), accepted=accepted)
-    return report_standing(state, replace(between, done=round_number))
+    return report_control(state, replace(between, done=round_number))
 
 
 # questions

@@ -35,6 +35,15 @@ class Board:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What the last round that used a client's update has told of it."""
+
+    samples: int = 0
+    loss: float | None = None
+    seconds: float | None = None  # of its training
+
+
+@dataclass(frozen=True, slots=True)
 class Gathering:
     """Waiting for participants: before the first round, and for those a restarted coordinator
     has not met yet before its next one (no longer than `grace`); or paused."""

@@ -19,6 +19,7 @@ class Policy:
     rate: float = 1.0
     buffer: int = 0  # if not 0: rounds are buffers of so many updates (see `buffered.py`)
     max_staleness: int = 10
+    rule: str = "random"  # by which clients are selected (see `rules.py`)
     extra: int = 0  # so many more are selected than count
     chances: Mapping[int, float] = field(default_factory=dict)
     grace: float = math.inf

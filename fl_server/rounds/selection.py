@@ -23,21 +23,6 @@ def chances_of(participants: Sequence[int], *, gamma: float, seed: int) -> Mappi
     return dict(zip(participants, chances.tolist(), strict=True))
 
 
-def choose(
-    candidates: Collection[int],
-    *,
-    population: int,
-    rate: float,
-    seed: int,
-    round_number: int,
-    chances: Mapping[int, float] = EVEN,
-    extra: int = 0,
-) -> tuple[int, ...]:
-    """Draw `rate` of the population (and `extra`) from the candidates; always the same draw."""
-    wanted = share_of(population, rate) + extra
-    return draw(candidates, wanted, seed=seed, round_number=round_number, chances=chances)
-
-
 def draw(
     candidates: Collection[int],
     wanted: int,

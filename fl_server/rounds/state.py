@@ -26,10 +26,11 @@ from fl_server.rounds.phases import Board as Board
 from fl_server.rounds.phases import Closing as Closing
 from fl_server.rounds.phases import Finished as Finished
 from fl_server.rounds.phases import Gathering as Gathering
+from fl_server.rounds.phases import Known as Known
 from fl_server.rounds.phases import Phase as Phase
 from fl_server.rounds.phases import Working as Working
 from fl_server.rounds.policy import Policy as Policy
-from fl_server.rounds.wishes import Wish, Wished
+from fl_server.rounds.requests import Request, Requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,9 @@ class State:
     accepted: Mapping[int, int] = field(default_factory=dict)
     started: float = -math.inf
     reported: frozenset[int] = frozenset()
-    wish: Wish = "run"
+    request: Request = "run"
     busy: Mapping[int, int] = field(default_factory=dict)
+    known: Mapping[int, Known] = field(default_factory=dict)
 
     def registered(self, *, connected: bool = False) -> frozenset[int]:
         """Clients that some board simulates (`connected`: a board that is there now)."""
@@ -143,10 +145,11 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """The new global model is on disk."""
+    """The new global model is on disk; `known` is what rules of selection may look at."""
 
     round_number: int
     now: float
+    known: Mapping[int, Known] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,4 +167,4 @@ class Tick:
 
 
 _Answer: TypeAlias = Received | Stored | Rejected | Uncountable | Answered | Strayed
-Event: TypeAlias = _Answer | Aggregated | Reconnected | Wished | Tick
+Event: TypeAlias = _Answer | Aggregated | Reconnected | Requested | Tick

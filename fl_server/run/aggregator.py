@@ -7,6 +7,7 @@ is decided elsewhere.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.arrays import Arrays, digest
@@ -21,7 +22,8 @@ from common.plugins import use_code
 from common.wire.assembly import Assembly
 from common.wire.chunks import blob_digest
 from common.wire.messages import Info
-from fl_server.rounds.state import Close, Open
+from fl_server.rounds.rules import RANDOM
+from fl_server.rounds.state import Close, Known, Open
 from fl_server.rounds.steps import Sealing
 from fl_server.run.accountant import epsilon
 from fl_server.run.checks import Checks
@@ -33,7 +35,7 @@ from fl_server.run.model.downloads import Downloads
 from fl_server.run.model.file import NAME, write_model
 from fl_server.run.model.first import starting_model
 from fl_server.run.noise import noise_of
-from fl_server.run.server_half import ServerHalf
+from fl_server.run.server_half import RoundUpdates, ServerHalf
 from fl_server.run.store import KEEP_CHECKPOINTS, CheckpointMeta, RunStore
 from fl_server.run.updates.files import Kind
 from fl_server.run.updates.incoming import make_incoming
@@ -255,11 +257,27 @@ class Aggregator:
             },
             record=record,
             previous=tested,
+            known={**self.known, **self._learned(close, updates)},
         )
         self._downloads.renew(self._state, number + 1)
         self.records.flush()  # lines that no checkpoint will have any more
         older = self.experiment.aggregation.max_staleness if buffered else 0
         self.store.save_checkpoint(self._state, self._meta, KEEP_CHECKPOINTS + older)
+
+    @property
+    def known(self) -> Mapping[int, Known]:
+        """What rules of selection may look at."""
+        return self._meta.known
+
+    def _learned(self, close: Close, updates: RoundUpdates) -> dict[int, Known]:
+        """What a round has told of its clients, if somebody looks at it."""
+        if self.experiment.selection.rule == RANDOM:
+            return {}
+        seconds = self.tally.trained
+        return {
+            client: Known(samples, loss, seconds.get(client))
+            for client, samples, loss in updates.told(close.used)
+        }
 
     def finish(self) -> str:
         """Write the final model; returns its digest."""

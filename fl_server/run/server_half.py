@@ -153,6 +153,12 @@ class RoundUpdates(Sequence[Update]):
                 self[at]
         return [self._metas[client] for client in self._clients]
 
+    def told(self, clients: Sequence[int]) -> Iterator[tuple[int, int, float | None]]:
+        """Samples and loss of every client, as far as each has told them itself."""
+        for client in clients:
+            meta = self._metas.get(client)
+            yield (client, 0, None) if meta is None else (client, meta.samples, meta.loss)
+
     @property
     def rounds(self) -> list[int]:
         """The rounds whose models the clients have trained."""

@@ -28,7 +28,7 @@ from common.wire.chunks import blob_digest
 from common.wire.json_codec import decodable
 from common.wire.messages import Ids, Natural, Text, Wire
 from common.wire.tensors import OWN_HEADER, decode_tensors, encode_tensors
-from fl_server.rounds.state import Open
+from fl_server.rounds.state import Known, Open
 from fl_server.run.metrics.records import TestedRound
 from fl_server.run.run_record import FORMAT, RunRecord, read_record
 from fl_server.run.updates.files import UpdateFiles
@@ -52,6 +52,7 @@ class CheckpointMeta(Wire, frozen=True, kw_only=True):
     accepted: dict[Natural, Natural]
     record: TrainingLine
     previous: TestedRound | None = None
+    known: dict[Natural, Known] = {}  # noqa: RUF012 - copied
 
 
 class _OpenRecord(Wire, frozen=True, kw_only=True, rename={"round_number": "number"}):

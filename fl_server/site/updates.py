@@ -19,7 +19,7 @@ from common.wire.tensors import Member, SumMeta, encode_tensors
 from common.wire.topics import Packet, packet
 from fl_server.run.updates.assemblies import Assemblies
 from fl_server.run.updates.files import Kind, UpdateFiles
-from fl_server.run.updates.gathered import Decoded, Gathered
+from fl_server.run.updates.open_updates import Decoded, OpenUpdates
 from fl_server.run.updates.site_sums import check_job
 from fl_server.site.adding import Adding
 
@@ -38,7 +38,7 @@ class SiteUpdates:
         self._files = UpdateFiles(folder)
         self._round = 0
         self._assemblies = Assemblies(self._files.part_path)
-        self._gathered = Gathered(self._load, adding.scale)
+        self._open_updates = OpenUpdates(self._load, adding.scale)
 
     def open_round(self, round_number: int) -> tuple[frozenset[int], frozenset[int]]:
         """Forget other rounds; who has an update on disk, and of whom no sum can hold it."""
@@ -49,12 +49,12 @@ class SiteUpdates:
                     shutil.rmtree(path, ignore_errors=True)
         self._round = round_number
         self._assemblies.forget()
-        self._gathered.clear()
+        self._open_updates.clear()
         odd = frozenset(self._files.safe(round_number, "odd"))
         stored = frozenset(self._files.safe(round_number)) - odd
         for client in sorted(stored):
             arrays, meta = self._load(client)
-            self._gathered.add(client, arrays, meta, 0)
+            self._open_updates.add(client, arrays, meta, 0)
         return stored | odd, odd
 
     def add(self, client: int, chunk: Chunk) -> Assembly | None:
@@ -79,7 +79,7 @@ class SiteUpdates:
         try:
             arrays, meta = self._adding.decode(blob)
             self._adding.check(arrays, meta)
-            self._gathered.add(client, arrays, meta, len(blob))
+            self._open_updates.add(client, arrays, meta, len(blob))
         except ProtocolError as error:
             log.warning("the update of client %d goes up by itself: %s", client, error)
             return False
@@ -110,7 +110,7 @@ class SiteUpdates:
         if len(clients) == 1:
             odd = clients[0] in self._files.safe(self._round, "odd")
             return self._files.load(self._round, clients[0], "odd" if odd else "client")
-        total, metas = self._gathered.total(clients)
+        total, metas = self._open_updates.total(clients)
         members = []
         for client in clients:
             said = msgspec.structs.asdict(metas[client])

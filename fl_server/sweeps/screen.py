@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from fl_server.sweeps.grid import Planned
 from fl_server.sweeps.pace import Pace
-from fl_server.watch.displays import Lines, Screen, Style, make_display
+from fl_server.watch.displays import Lines, Screen, Style, can_draw, make_display
 from fl_server.watch.screen import draw
 from fl_server.watch.words import duration
 
@@ -28,7 +28,7 @@ class SweepDisplay:
 
     def display(self, title: str) -> Screen | Lines:
         """The display of the next run."""
-        if self.style == "screen" and Console().is_terminal:
+        if self.style == "screen" and can_draw():
             self.shown = _SweepScreen(title, lambda: self.pace)
         else:
             self.shown = make_display(title, self.style)

@@ -159,9 +159,15 @@ class Lines:
         pass
 
 
+def can_draw() -> bool:
+    """Whether there is a terminal that can do more than print lines."""
+    console = Console()
+    return console.is_terminal and not console.is_dumb_terminal
+
+
 def make_display(title: str, style: Style) -> Screen | Lines:
     """A live screen in a terminal, lines otherwise."""
-    if style == "screen" and Console().is_terminal and not Console().is_dumb_terminal:
+    if style == "screen" and can_draw():
         return Screen(title)
     lines: dict[Style, LineOf] = {"json": json_line, "quiet": warning_line}
     return Lines(title, lines.get(style, plain_line))

@@ -203,7 +203,7 @@ class Listener:
         same = known is not None and known.instance == message.instance
         before = known.problem if known is not None and same else ""
         if message.connected and message.problem != before:
-            yield making.stands(message.problem, self._reported.round_number)
+            yield making.control_changed(message.problem, self._reported.round_number)
         ended = message.instance in self._ended
         if known is not None and known.connected and not message.connected and not ended:
             yield facts.Lost("the coordinator is gone; the run can be resumed")

@@ -45,7 +45,7 @@ class View:
     done: int = 0
     round_number: int = 0
     phase: str = "connecting"
-    standing: str = ""  # "pausing", "paused" or "stopping" if somebody asked for it
+    control_state: str = ""  # "pausing", "paused" or "stopping" if somebody asked for it
     started: float = 0.0
     boards: Mapping[str, BoardView] = field(default_factory=dict)
     unlisted: frozenset[str] = frozenset()  # boards beyond MOST_BOARDS, as far as counted
@@ -151,7 +151,7 @@ def _(fact: facts.Started, view: View) -> View:
         started=fact.time,
         safe=frozenset(fact.safe),
         phase="waiting for boards",
-        standing="",
+        control_state="",
     )
 
 
@@ -274,7 +274,7 @@ def _(fact: facts.Finished, view: View) -> View:
 
 @_next.register
 def _(fact: facts.ControlNote, view: View) -> View:
-    return replace(view, standing=fact.standing)
+    return replace(view, control_state=fact.control_state)
 
 
 @_next.register

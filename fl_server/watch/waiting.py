@@ -16,7 +16,7 @@ def waits_for(view: View) -> str:
     """One sentence; empty if nothing is waited for."""
     if not view.going_on:
         return ""
-    if view.standing == "paused":
+    if view.control_state == "paused":
         return "paused until somebody lets it go on"
     if not view.round_number:
         return "waits for boards to register"

@@ -12,7 +12,7 @@ import msgspec
 
 from common.errors import UsageError
 from fl_server.queue import Queue
-from fl_server.run.control import read_wish
+from fl_server.run.control import read_request
 from fl_server.run.run_record import read_record
 from fl_server.watch.view import View
 from fl_server.web.audience import Audience
@@ -78,8 +78,8 @@ class Shown:
                     "queue": queue.entries(),
                     "coordinator": queue.coordinator,
                     "live": self.live,
-                    "wishes": {
-                        line.name: read_wish(archive.runs / line.name)
+                    "requests": {
+                        line.name: read_request(archive.runs / line.name)
                         for line in lines
                         if line.state == "running"
                     },

@@ -1,6 +1,6 @@
 """What a person may ask for on the page; the right to ask is checked before.
 
-Everything goes the way that the command line goes: a wish in the run's folder, which its
+Everything goes the way that the command line goes: a request in the run's folder, which its
 coordinator journals, or a file of the queue.
 """
 

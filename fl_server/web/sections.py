@@ -50,7 +50,7 @@ def model(view: View) -> Values:
             "coordinator": view.coordinator,
             "broker": view.broker,
             "phase": view.phase,
-            "standing": view.standing,
+            "control_state": view.control_state,
             "waits": waits_for(view),
             "waits_on": tuple(pending_boards(view))[:MOST_WAITED] if view.going_on else (),
             "opened": _opened(view),

@@ -19,6 +19,7 @@ from tests.attacks.type_values import (
     sites,
     smallest,
     valid,
+    variants,
 )
 
 
@@ -44,6 +45,9 @@ class Hostile:
             base, few = (largest(kind) if way < 0.2 else smallest(kind)), 0
         elif way < 0.35:
             few = 0
+        for name, values in variants(kind).items():
+            if self.chance(0.7):
+                base = base | {name: (None, None, *values)[self.pick(len(values) + 2)]}
         tree: Tree = base | {
             name: value for name, value in known.items() if name in kind.__struct_fields__
         }

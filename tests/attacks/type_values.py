@@ -6,6 +6,7 @@ tokens: also some that no encoder would write, and some that no decoder should r
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 from collections.abc import Iterator
@@ -140,7 +141,7 @@ def _at_bounds(info: inspect.Type, *, largest: bool) -> Tree:
             return limit if limit is not None else 1.7e308 if largest else -1.7e308
         case inspect.StructType():
             fields = {f.encode_name: _at_bounds(f.type, largest=largest) for f in info.fields}
-            return list(fields.values()) if info.array_like else fields
+            return list(fields.values()) if info.array_like else _tag(info) | fields
         case inspect.UnionType():
             part = next(t for t in info.types if not isinstance(t, inspect.NoneType))
             return _at_bounds(part, largest=largest)
@@ -153,6 +154,8 @@ def _at_bounds(info: inspect.Type, *, largest: bool) -> Tree:
             return {str(sample(info.key_type)): value} if largest else {}
         case inspect.StrType() if largest and info.max_length:
             return "W" * info.max_length
+        case inspect.BytesType() if largest and info.max_length:
+            return _base64(info.max_length)
         case _:
             return sample(info)
 
@@ -162,7 +165,7 @@ def sample(info: inspect.Type) -> Tree:
     match info:
         case inspect.StructType():
             values = {field.encode_name: sample(field.type) for field in info.fields}
-            return list(values.values()) if info.array_like else values
+            return list(values.values()) if info.array_like else _tag(info) | values
         case inspect.UnionType():
             return sample(next(t for t in info.types if not isinstance(t, inspect.NoneType)))
         case inspect.VarTupleType() | inspect.ListType():
@@ -177,6 +180,29 @@ def sample(info: inspect.Type) -> Tree:
             return _simple_sample(info)
 
 
+def _tag(info: inspect.StructType) -> dict[str, Tree]:
+    return {} if info.tag_field is None else {info.tag_field: info.tag}
+
+
+@cache
+def variants(kind: type[msgspec.Struct]) -> dict[str, tuple[Tree, ...]]:
+    """A valid value of each kind, for every field that may have one of several or none."""
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    found: dict[str, tuple[Tree, ...]] = {}
+    for field in info.fields:
+        types = field.type.types if isinstance(field.type, inspect.UnionType) else ()
+        tagged = [t for t in types if isinstance(t, inspect.StructType) and t.tag_field]
+        if tagged:
+            found[field.encode_name] = tuple(map(sample, tagged))
+    return found
+
+
+def _base64(count: int) -> str:
+    """So many bytes, as JSON has them."""
+    return base64.b64encode(b"W" * count).decode()
+
+
 def _simple_sample(info: inspect.Type) -> Tree:
     match info:
         case inspect.LiteralType():
@@ -184,6 +210,8 @@ def _simple_sample(info: inspect.Type) -> Tree:
         case inspect.StrType():
             fits = (s for s in ("x", "0" * 32) if re.search(info.pattern or "", s))
             return next(fits)
+        case inspect.BytesType():
+            return _base64(info.min_length or 0)
         case inspect.BoolType():
             return True
         case inspect.IntType() | inspect.FloatType():

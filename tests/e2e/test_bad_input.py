@@ -95,6 +95,7 @@ def test_a_missing_dataset_ends_a_lab_before_anything_starts(
 
 def test_init_writes_a_file_that_check_accepts_and_does_not_overwrite(folder: Path) -> None:
     assert call("fl_server", "init", "new.toml", cwd=folder)[0] == 0
+    assert 'name = "new"' in (folder / "new.toml").read_text()
     assert call("fl_server", "check", "new.toml", cwd=folder)[0] == 0
     code, text = call("fl_server", "init", "new.toml", cwd=folder)
     assert code == 2

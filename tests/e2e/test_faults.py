@@ -86,3 +86,42 @@ def test_one_fault_of_every_kind_changes_nothing(rig: Rig) -> None:
     assert "no sign of recovery" not in rig.log("lab")
     assert [line["round"] for line in rig.metrics()] == list(range(13))
     assert rig.updates() == {(number, client) for number in range(1, 13) for client in range(4)}
+
+
+KILLS = """
+[[fault]]
+kind = "kill"
+target = "server"
+round = 3
+phase = "safe"
+[[fault]]
+kind = "kill"
+target = "broker"
+round = 6
+phase = "update"
+[[fault]]
+kind = "kill"
+target = "b2"
+round = 9
+[[fault]]
+kind = "kill"
+target = "server"
+round = 12
+"""
+
+
+def test_a_buffered_run_has_the_model_that_its_order_gives_whoever_is_killed(rig: Rig) -> None:
+    rig.write_experiment(TINY.replace("rounds = 2", "rounds = 16"))
+    (rig.folder / "faults.toml").write_text(KILLS)
+    lab = rig.start(
+        *("lab", "fl_server", "lab", "tiny.toml", "--boards", "2", "--faults", "faults.toml"),
+        *("--run", "r", "--runs", str(rig.runs), "--set", "aggregation.buffer=2"),
+        *("--set", "evaluation.every=4", "--set", "training.epochs=2"),
+    )
+    assert lab.wait(240) == 0, rig.log("lab")
+    assert len([e for e in rig.events() if e["event"] == "fault"]) == 4
+    assert any(age for line in rig.metrics() for age in line.get("staleness", ()))
+    again = rig.start("again", "fl_server", "recompute", "r", "--runs", str(rig.runs))
+    assert again.wait(120) == 0, rig.log("again")
+    assert "same bits: 16 rounds with" in rig.log("again")
+    assert rig.digest() in rig.log("again")

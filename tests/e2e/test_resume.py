@@ -20,7 +20,7 @@ def last_line(rig: Rig, name: str) -> str:
 
 @pytest.mark.slow
 def test_a_simulation_stopped_by_ctrl_c_is_resumed_as_it_was_started(rig: Rig) -> None:
-    settings = ("training.epochs=20", "experiment.rounds=3")
+    settings = ("training.epochs=8", "experiment.rounds=2")
     more = [word for setting in settings for word in ("--set", setting)]
     command = ("simulate", str(rig.folder / "tiny.toml"), "--processes", "2")
     where = ("--runs", str(rig.runs), "--plain")

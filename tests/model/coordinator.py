@@ -13,11 +13,11 @@ from common.wire.messages import (
 )
 from fl_server.rounds import machine as rounds
 from fl_server.rounds import state as r
+from fl_server.rounds.control import has_stopped
+from fl_server.rounds.requests import Request, Requested
 from fl_server.rounds.sealing import wants_secret
 from fl_server.rounds.selection import goal
-from fl_server.rounds.standing import has_stopped
 from fl_server.rounds.steps import Sealing
-from fl_server.rounds.wishes import Wish, Wished
 from tests.model.parts import (
     COORDINATOR,
     PARTS,
@@ -51,7 +51,7 @@ class CoordinatorDisk:
     opened: dict[int, r.Open] = field(default_factory=dict)
     journal: dict[int, dict[int, str]] = field(default_factory=dict)
     finished: bool = False
-    wish: Wish = "run"
+    request: Request = "run"
     data: dict[int, int] | None = None
     started: list[dict[int, int]] = field(default_factory=list)
     secure: dict[int, SecureDisk] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class Coordinator:
             sealing=self._secure(round_number).sealing() if self.policy.threshold else None,
         )
         self.alive = True
-        self.note_wish()
+        self.note_request()
 
     def _secure(self, round_number: int) -> SecureDisk:
         return self.disk.secure.setdefault(round_number, SecureDisk())
@@ -151,14 +151,14 @@ class Coordinator:
         order = tuple(self.disk.journal.get(round_number, ()))
         return frozenset(order[: goal(self.policy)])
 
-    def note_wish(self) -> None:
-        if self.state.wish != self.disk.wish:
-            self.feed(Wished(self.disk.wish, self.world.now))
+    def note_request(self) -> None:
+        if self.state.request != self.disk.request:
+            self.feed(Requested(self.disk.request, self.world.now))
 
     def stop(self) -> None:
         """It ends, as somebody asked for; whoever starts it again wants it to run."""
         self.crash()
-        self.disk.wish = "run"
+        self.disk.request = "run"
 
     def connect(self) -> None:
         self.process.up = True
@@ -191,7 +191,7 @@ class Coordinator:
 
     def tick(self) -> None:
         if self.alive and not self.todo:
-            self.note_wish()
+            self.note_request()
         if self.alive and self.process.up and not self.todo:
             self.feed(r.Tick(self.world.now))
 
@@ -267,7 +267,7 @@ class Coordinator:
             case r.Publish(message):
                 self._publish(message)
             case r.Open(round_number):
-                assert self.state.wish == "run" or round_number in self.disk.opened
+                assert self.state.request == "run" or round_number in self.disk.opened
                 if self.disk.data is None and self.policy.local:
                     self.disk.data = dict(self.reports)
                 self.disk.opened[round_number] = action

@@ -96,7 +96,7 @@ class World:
 
     def settle(self, seconds: int) -> None:
         """No more faults: everybody who is not gone comes back, nothing is lost any more."""
-        self.coordinator.disk.wish = "run"
+        self.coordinator.disk.request = "run"
         for _ in range(seconds):
             self.broker.publish_wills()
             self.run_until_quiet()
@@ -130,7 +130,7 @@ class World:
             case 14:
                 self._say_something_old(choice)
             case 15:
-                self.coordinator.disk.wish = ("run", "pause", "stop")[choice % 3]
+                self.coordinator.disk.request = ("run", "pause", "stop")[choice % 3]
             case _:
                 self.broker.publish_wills()
                 for board in self.boards:

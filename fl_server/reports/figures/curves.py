@@ -134,14 +134,14 @@ def _panel(axes: Axes, drawing: Drawing, name: Callable[[Group], str]) -> None:
     axes.set_xlabel(drawing.bottom)
     if drawing.bottom in ("round", "epoch"):
         axes.locator_params(axis="x", integer=True)
-    else:
-        axes.set_xlim(left=0)
     only_central = all(group.central for group in drawing.groups)
     for at, group in enumerate(drawing.groups):
         if group.central and not only_central:
             _dashed(axes, group, drawing.scale, name(group))
         else:
             _line(axes, at, group, drawing, name(group))
+    if drawing.bottom not in ("round", "epoch"):
+        axes.set_xlim(left=0)  # when all is drawn: from then on the right end stays
 
 
 def _line(axes: Axes, at: int, group: Group, drawing: Drawing, metric: str) -> None:

@@ -16,6 +16,7 @@ from fl_server.reports.output.render import texts
 from fl_server.reports.run_data import RunData
 from fl_server.reports.tables import Table, results
 from fl_server.reports.tables.reach import energy_to, time_to
+from fl_server.watch.displays import can_draw
 
 WIDEST = 400
 
@@ -50,7 +51,7 @@ def _cell(text: str, *, wins: bool) -> Text:
     """A winner is bold; where that cannot be seen, it has a star."""
     if not wins:
         return Text(text)
-    return Text(text if Console().is_terminal else f"*{text}", style="bold")
+    return Text(text if can_draw() else f"*{text}", style="bold")
 
 
 def _broken(name: str) -> str:

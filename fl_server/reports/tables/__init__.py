@@ -72,8 +72,9 @@ def results(groups: Sequence[Group]) -> Table:
         "seeds, in brackets half of "
         "the mean's 95 % confidence interval. Best is the best test of each run, for each "
         "metric by itself, and optimistic, as it was chosen on test "
-        f"samples; last 10 tests is their mean{_since(groups)}. The personal one is that "
-        f"of stage {' and '.join(stages)}; log10(g/p) compares the two best ones."
+        f"samples; last 10 tests is their mean{_since(groups)}. Personal is the clients' "
+        f"own models at stage {' and '.join(stages)} (L1: before, L2: after their training); "
+        "log10(g/p) compares the two best ones."
         f"{winning_note(groups)}{epochs if any(group.central for group in groups) else ''}"
         f"{_left_out(groups)}"
     )

@@ -13,8 +13,8 @@ from common.wire.tensors import UpdateMeta, decode_tensors, is_sum
 from fl_server.run.checks import Checks
 from fl_server.run.server_half import RoundUpdates
 from fl_server.run.updates.files import Kind
-from fl_server.run.updates.gathered import DecodedSum, Gathered
 from fl_server.run.updates.masked import MaskedSum
+from fl_server.run.updates.open_updates import DecodedSum, OpenUpdates
 from fl_server.run.updates.secure_journal import Opening
 from fl_server.run.updates.site_sums import SiteSums
 
@@ -65,19 +65,19 @@ class PlainUpdates:
         each = needs_each or experiment.selection.extra > 0 or experiment.aggregation.buffer > 0
         self._sums = SiteSums(checks, scale, needs_each=each)
         pooled = experiment.privacy.secure
-        self._gathered = Gathered(self._read, scale, self._read_sum, pooled=pooled)
-        self.restore = self._gathered.restore
-        self.updates = self._gathered.updates
-        self.clear = self._gathered.clear
+        self._open_updates = OpenUpdates(self._read, scale, self._read_sum, pooled=pooled)
+        self.restore = self._open_updates.restore
+        self.updates = self._open_updates.updates
+        self.clear = self._open_updates.clear
 
     def take(self, client: int, blob: bytes) -> Kind:
         """Take an update, or a sum; ProtocolError if it cannot be used."""
         if is_sum(blob):
-            self._gathered.add_sum(*self._sums.decode(blob))
+            self._open_updates.add_sum(*self._sums.decode(blob))
             return "sum"
         arrays, meta = decode_tensors(blob, UpdateMeta, self._encoding)
         self._checks.check_update(arrays, meta)
-        self._gathered.add(client, self._fresh(arrays, meta), meta, len(blob))
+        self._open_updates.add(client, self._fresh(arrays, meta), meta, len(blob))
         return "client"
 
     def _read(self, client: int) -> tuple[dict[str, Array], UpdateMeta]:

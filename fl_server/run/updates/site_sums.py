@@ -10,7 +10,7 @@ from common.privacy.site_sums import as_received
 from common.wire.messages import Job
 from common.wire.tensors import SumMeta, decode_meta, decode_tensors
 from fl_server.run.checks import Checks
-from fl_server.run.updates.gathered import DecodedSum
+from fl_server.run.updates.open_updates import DecodedSum
 
 
 def check_job(blob: bytes, expected: tuple[str, int, int]) -> None:

@@ -11,7 +11,7 @@ class ControlNote(Note, frozen=True):
     """What somebody asked for."""
 
     @property
-    def standing(self) -> str:
+    def control_state(self) -> str:
         """How the run stands since then; empty: it goes on."""
         return ""
 
@@ -22,7 +22,7 @@ class Paused(ControlNote, frozen=True, tag="paused"):
     at_rest: bool = False
 
     @property
-    def standing(self) -> str:
+    def control_state(self) -> str:
         """How the run stands since then."""
         return "paused" if self.at_rest else "pausing"
 
@@ -35,7 +35,7 @@ class Stopping(ControlNote, frozen=True, tag="stopping"):
     """The coordinator ends after this round; the run can be resumed."""
 
     @property
-    def standing(self) -> str:
+    def control_state(self) -> str:
         """How the run stands since then."""
         return "stopping"
 

@@ -150,9 +150,9 @@ def client_starts_again(client: int, started: int) -> facts.Called:
     return facts.Called(text, client=client)
 
 
-def stands(standing: str, round_number: int) -> facts.Control:
+def control_changed(control_state: str, round_number: int) -> facts.Control:
     """Somebody has paused a run, let it go on, or asked it to stop, in or after this round."""
-    match standing:
+    match control_state:
         case "pausing":
             return facts.Paused(f"pauses after round {round_number}")
         case "paused":

@@ -36,13 +36,13 @@ function say(text, bad) {
 
 // the buttons of a run: those that fit its state
 
-function controlsOf(name, state, standing) {
+function controlsOf(name, state, controlState) {
   if (!mayAsk() || !name) return [];
   const one = (words, title, what) => button(words, title, () => ask({do: what, run: name}).then(refreshSoon));
   if (state === "running") {
     const stop = one("Stop", "after this round; it can be resumed", "stop");
-    if (standing === "paused" || standing === "pausing") return [one("Resume", "let it go on", "resume"), stop];
-    if (standing === "stopping") return [one("Do not stop", "let it go on", "resume")];
+    if (controlState === "paused" || controlState === "pausing") return [one("Resume", "let it go on", "resume"), stop];
+    if (controlState === "stopping") return [one("Do not stop", "let it go on", "resume")];
     return [one("Pause", "after this round", "pause"), stop];
   }
   return state === "unfinished" ? [one("Go on", "put it into the queue", "resume")] : [];

@@ -102,7 +102,7 @@ async function openClient(client) {
   const main = (sections.get("run") || {}).main || {name: "accuracy", share: true};
   $("d-client").hidden = false;
   put($("d-client-name"), `Client ${client}`);
-  drawer.client_chart ??= new Chart($("d-client-chart"), {title: "", format: number, empty: "not tested yet", series: charts[0].series});
+  drawer.client_chart ??= new Chart($("d-client-chart"), {title: "", format: number, settled: true, empty: "not tested yet", series: charts[0].series});
   drawer.client_chart.rename(capital(main.name), main.share ? percent : number);
   drawer.client_chart.draw(found.lines);
   const most = Math.max(1, ...found.classes), total = found.classes.reduce((a, b) => a + b, 0);

@@ -27,11 +27,13 @@ function roundTicks(low, high, most) {
 
 // chart: {title, series: [{key, label, colour, dash}], format, log, low, x, xFormat, mark}
 // `log`: a scale of powers of ten if the values differ that much; `low`: the least value of the axis;
+// `settled`: once there are some, the axis fits the values without the first, untrained one;
 // `x`: the key of the horizontal axis; `mark`: a key of times that are marked at the bottom.
 class Chart {
   constructor(figure, chart) {
     Object.assign(this, {x: "round", head: x => `after round ${x}`}, chart);
     this.figure = figure;
+    this.clip = `clip-${Chart.made = (Chart.made || 0) + 1}`;
     this.caption = el("figcaption");
     this.name = el("strong", this.title);
     this.caption.append(this.name);
@@ -72,9 +74,10 @@ class Chart {
     if (!width) return;
     const is = v => v !== undefined && v !== null && Number.isFinite(v);
     const known = lines.filter(line => this.series.some(s => is(line[s.key])));
-    const all = known.flatMap(line => this.series.map(s => line[s.key]).filter(is));
     const first = known.length ? known[0][this.x] : 0, last = Math.max(known.length ? known[known.length - 1][this.x] : 1, first + (this.xFormat ? 1e-3 : 1));
-    const {left, right, bottom, ticks, x, y} = this.scales(all, width, height, first, last);
+    const values = some => some.flatMap(line => this.series.map(s => line[s.key]).filter(is));
+    const all = values(known), fitted = this.settled && known.length > 4 ? values(known.slice(1)) : all;
+    const {left, right, bottom, ticks, x, y} = this.scales(fitted, width, height, first, last);
     this.svg.replaceChildren();
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     for (const tick of ticks) {
@@ -91,13 +94,15 @@ class Chart {
       for (const tick of roundTicks(first, last, Math.max(3, width / 60)))
         svg("text", {x: x(tick), y: height - 4, "text-anchor": "middle"}, this.svg).textContent = tick;
     }
+    const clip = svg("clipPath", {id: this.clip}, this.svg);
+    svg("rect", {x: left - 4, y: 6, width: width - left - right + 8, height: height - bottom - 3}, clip);
     for (const line of this.mark ? lines.filter(line => line[this.mark]) : [])
       svg("circle", {class: "marked", cx: x(line[this.x]), cy: height - bottom - 2, r: 2.5}, this.svg);
     for (const one of this.series) {
       const points = known.filter(line => is(line[one.key])).map(line => [x(line[this.x]), y(line[one.key])]);
       if (!points.length) continue;
       const path = points.map((p, i) => `${i ? "L" : "M"}${p[0].toFixed(1)},${p[1].toFixed(1)}`).join("");
-      svg("path", {d: path, fill: "none", stroke: `var(--${one.colour})`, "stroke-width": 2.2, "stroke-linejoin": "round",
+      svg("path", {d: path, fill: "none", "clip-path": `url(#${this.clip})`, stroke: `var(--${one.colour})`, "stroke-width": 2.2, "stroke-linejoin": "round",
         "stroke-linecap": "round", ...(one.dash ? {"stroke-dasharray": one.dash, "stroke-linecap": "butt"} : {})}, this.svg);
       const end = points[points.length - 1];
       svg("circle", {cx: end[0], cy: end[1], r: 3, fill: `var(--${one.colour})`}, this.svg);

@@ -60,9 +60,9 @@ function runRow(line) {
   pick.type = "checkbox"; pick.checked = listed.chosen.has(line.name); pick.setAttribute("aria-label", `choose ${line.name}`);
   pick.addEventListener("change", () => { listed.chosen[pick.checked ? "add" : "delete"](line.name); drawRuns(); });
   name.href = `#/run/${encodeURIComponent(line.name)}`;
-  const standing = line.state === "running" ? {pause: "paused", stop: "stopping"}[listed.wishes?.[line.name]] || "" : "";
-  const state = el("span", standing || (live && line.state === "running" ? "live" : line.state), "pill");
-  state.dataset.tone = standing ? "warn" : {finished: "good", running: "work", unfinished: "quiet"}[line.state] || "quiet";
+  const controlState = line.state === "running" ? {pause: "paused", stop: "stopping"}[listed.requests?.[line.name]] || "" : "";
+  const state = el("span", controlState || (live && line.state === "running" ? "live" : line.state), "pill");
+  state.dataset.tone = controlState ? "warn" : {finished: "good", running: "work", unfinished: "quiet"}[line.state] || "quiet";
   const share = el("span", `${line.done} of ${line.of}`, "share"), bar = el("i");
   bar.style.width = `${100 * line.done / Math.max(1, line.of)}%`;
   share.append(bar);
@@ -76,7 +76,7 @@ function runRow(line) {
     return cell;
   });
   const last = el("td", undefined, "doing");
-  last.append(...controlsOf(line.name, line.state, standing));
+  last.append(...controlsOf(line.name, line.state, controlState));
   row.append(...cells, last);
   return row;
 }

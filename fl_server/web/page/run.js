@@ -81,11 +81,11 @@ async function poll(turn) {
 // drawing
 
 const charts = [
-  new Chart($("c-main"), {title: "Accuracy", format: percent, empty: "known when the first model is tested", series: [
+  new Chart($("c-main"), {title: "Accuracy", format: percent, settled: true, empty: "known when the first model is tested", series: [
     {key: "main_global", label: "global", colour: "blue"},
     {key: "main_l1", label: "personal", colour: "orange", dash: "7 7"},
     {key: "main_l2", label: "after own training", colour: "green", dash: "3 3"}]}),
-  new Chart($("c-loss"), {title: "Loss", format: number, empty: "known after the first round", series: [
+  new Chart($("c-loss"), {title: "Loss", format: number, settled: true, empty: "known after the first round", series: [
     {key: "train_loss", label: "training, mean of the clients", colour: "purple"},
     {key: "loss_global", label: "test, global", colour: "blue", dash: "5 4"}]}),
   new Chart($("c-bytes"), {title: "Bytes per round", format: bytes, log: true, low: 0, empty: "known after the first round", series: [
@@ -115,7 +115,7 @@ function stateOf(run, at) {
   if (!run.run) return [source.name ? "reading" : "waiting for an experiment", "quiet"];
   if (at.finished) return ["finished", "good"];
   if (at.coordinator === false) return ["interrupted", "bad"];
-  if (at.standing) return [at.standing, "warn"];
+  if (at.control_state) return [at.control_state, "warn"];
   return [at.phase || "", at.round ? "work" : "quiet"];
 }
 
@@ -141,10 +141,10 @@ function drawHead() {
   $("track").setAttribute("aria-valuenow", Math.round(100 * (at.share || 0)));
   put($("run-id"), run.run || "");
   const state = at.finished ? "finished" : at.going_on && run.run ? "running" : run.run ? "unfinished" : "";
-  const name = source.name || site.live, key = `${name} ${state} ${at.standing} ${mayAsk()}`;
+  const name = source.name || site.live, key = `${name} ${state} ${at.control_state} ${mayAsk()}`;
   if ($("controls").dataset.key !== key) {
     $("controls").dataset.key = key;
-    $("controls").replaceChildren(...controlsOf(name, state, at.standing));
+    $("controls").replaceChildren(...controlsOf(name, state, at.control_state));
   }
   drawClock();
 }
@@ -170,7 +170,7 @@ function timeLeft(run, at) {
   }
   if (!at.going_on || !at.started) return "\u00a0";
   const passed = span(now() - at.started);
-  if (at.standing === "paused") return `${passed} · paused`;
+  if (at.control_state === "paused") return `${passed} · paused`;
   if (!at.usual_seconds) return passed;
   const open = at.opened && at.round <= run.rounds ? now() - at.opened : 0, rest = at.usual_seconds * Math.max(0, run.rounds - at.done - (open ? 1 : 0));
   if (open > 2 * at.usual_seconds + 3) return `${passed} · this round waits for ${span(open)}, usually ${seconds(at.usual_seconds, true)} · then about ${span(rest)}`;

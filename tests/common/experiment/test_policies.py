@@ -15,6 +15,16 @@ BUFFER = {"buffer": 2}
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
+        (
+            {"training": {"seconds": 5.0}, "algorithm": {"name": "scaffold"}},
+            "which cannot be cut off",
+        ),
+        (
+            {"training": {"seconds": 5.0}, "algorithm": {"name": "fedrep"}},
+            "which cannot be cut off",
+        ),
+        ({"training": {"seconds": 5.0}, "privacy": {"clip": 1.0}}, "all count the same"),
+        ({"selection": {"rule": "sped"}}, "did you mean 'speed'"),
         ({"aggregation": {"buffer": 5}}, "only 4 clients take part"),
         ({"aggregation": BUFFER, "experiment": {"deadline": 5.0}}, "experiment.deadline = 0"),
         (

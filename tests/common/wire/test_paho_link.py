@@ -286,7 +286,7 @@ def test_a_message_without_qos_1_is_counted_and_not_handed_over(
         other.client.publish(f"{federation}/a", b"quiet", 0)
         other.client.publish(f"{federation}/a", b"proper", 1)
         assert wait_for(link, Arrived).payload == b"proper"
-    assert link.unheard() == {f"{federation}/a": 2}
+    assert link.unread() == {f"{federation}/a": 2}
 
 
 # paho leaves the socket of a failed handshake to the garbage collector
@@ -363,7 +363,7 @@ def test_a_flood_on_one_topic_is_dropped_and_the_others_get_their_turn(
             while not {b"honest", b"1999"} <= set(seen):
                 seen.append(wait_for(reader, Arrived).payload)
         assert len(seen) < 1500, "most of the flood reaches nobody"
-        dropped = reader.unheard()
+        dropped = reader.unread()
         assert set(dropped) == {f"{federation}/flood"}
         assert dropped[f"{federation}/flood"] + len(seen) == 2001
     with open_link(address_of(broker), federation, "+", name=name) as again:

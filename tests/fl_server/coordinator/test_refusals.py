@@ -53,8 +53,8 @@ def test_counts_are_shown_now_and_then_and_only_when_they_have_changed() -> None
 
 def test_messages_that_the_link_did_not_take_are_counted_once() -> None:
     refusals, reported = make()
-    refusals.note_unheard({"fl/server/receive_info/2": 5})
-    refusals.note_unheard({"fl/server/receive_info/2": 7, "": 1})
+    refusals.note_unread({"fl/server/receive_info/2": 5})
+    refusals.note_unread({"fl/server/receive_info/2": 7, "": 1})
     refusals.conclude()
     assert totals(reported) == {"b2": 7, "others": 1}
 

@@ -47,6 +47,14 @@ def test_a_cost_that_nobody_measured_has_no_figure() -> None:
     assert "over-energy" not in {plot.key for plot in plots_of(groups)}
 
 
+def test_a_figure_over_a_cost_shows_all_of_it() -> None:
+    groups = group_runs([run(0.1, 0.5, 0.7)])
+    (plot,) = [one for one in plots_of(groups) if one.key == "over-time"]
+    left, right = plot.draw().axes[0].get_xlim()
+    assert left == 0
+    assert right >= 4.0  # seconds of both rounds
+
+
 def test_units_fit_the_largest_number() -> None:
     assert unit_of(TIME, 100) == ("s", 1)
     assert unit_of(TIME, 600) == ("min", 60)

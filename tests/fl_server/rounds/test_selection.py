@@ -14,11 +14,11 @@ from fl_server.coordinator.conductor import policy_of
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.selection import (
     chances_of,
-    choose,
     draw,
     enough,
     is_overdue,
     not_given_up,
+    share_of,
 )
 from fl_server.rounds.state import Board, Gathering, Policy, State, Tick, Working
 
@@ -42,8 +42,7 @@ def test_a_draw_depends_only_on_seed_round_and_candidates(
     orders: tuple[list[int], list[int]], seed: int, round_number: int
 ) -> None:
     first, again = (
-        choose(order, population=20, rate=0.3, seed=seed, round_number=round_number)
-        for order in orders
+        draw(order, share_of(20, 0.3), seed=seed, round_number=round_number) for order in orders
     )
     assert first == again == tuple(sorted(first))
     assert set(first) <= set(orders[0])
@@ -52,7 +51,7 @@ def test_a_draw_depends_only_on_seed_round_and_candidates(
 
 def test_rounds_and_seeds_draw_differently() -> None:
     draws = {
-        choose(range(30), population=30, rate=0.2, seed=seed, round_number=round_number)
+        draw(range(30), share_of(30, 0.2), seed=seed, round_number=round_number)
         for seed in range(5)
         for round_number in range(1, 5)
     }
@@ -60,15 +59,15 @@ def test_rounds_and_seeds_draw_differently() -> None:
 
 
 def test_everybody_trains_at_rate_one() -> None:
-    assert choose({3, 1, 2}, population=3, rate=1.0, seed=1, round_number=1) == (1, 2, 3)
+    assert draw({3, 1, 2}, share_of(3, 1.0), seed=1, round_number=1) == (1, 2, 3)
 
 
 def test_somebody_trains_at_any_rate() -> None:
-    assert len(choose(range(5), population=5, rate=0.01, seed=1, round_number=1)) == 1
+    assert len(draw(range(5), share_of(5, 0.01), seed=1, round_number=1)) == 1
 
 
 def test_the_rate_is_of_the_population_not_of_those_who_are_there() -> None:
-    assert choose({1, 2}, population=8, rate=0.5, seed=1, round_number=1) == (1, 2)
+    assert draw({1, 2}, share_of(8, 0.5), seed=1, round_number=1) == (1, 2)
 
 
 def test_all_candidates_are_drawn_if_they_are_too_few() -> None:
@@ -117,10 +116,9 @@ def test_a_skewed_draw_depends_only_on_seed_round_and_candidates(
 def test_how_often_a_client_is_drawn_follows_its_chance() -> None:
     chances = chances_of(range(10), gamma=1.0, seed=3)
     drawn = Counter(
-        choose(
+        draw(
             range(10),
-            population=10,
-            rate=0.1,
+            share_of(10, 0.1),
             seed=3,
             round_number=round_number,
             chances=chances,

@@ -277,7 +277,7 @@ def test_who_watches_from_elsewhere_sees_a_pause_and_its_end() -> None:
         for fact in listener.receive(message, 10.0):
             view = view.after(fact)
             if isinstance(fact, facts.ControlNote):
-                kinds.append((kind_of(fact), view.standing))
+                kinds.append((kind_of(fact), view.control_state))
     assert kinds == [
         ("paused", "pausing"),
         ("paused", "paused"),

@@ -17,8 +17,16 @@ from rich.console import Console
 
 from common.wire.messages import Info as InfoMessage
 from common.wire.messages import Telemetry
+from fl_server.sweeps.screen import SweepDisplay, pace_of
 from fl_server.watch import facts
-from fl_server.watch.displays import Lines, Screen, describe, json_line, warning_line
+from fl_server.watch.displays import (
+    Lines,
+    Screen,
+    describe,
+    json_line,
+    make_display,
+    warning_line,
+)
 from fl_server.watch.facts import Fact
 from fl_server.watch.facts.making import evaluated
 from fl_server.watch.screen import HEIGHT, draw, results_table
@@ -111,6 +119,17 @@ def test_boards_that_do_not_fit_are_counted_and_the_whole_height_is_used(height:
     shown = sum(f" b{n} " in text for n in range(30))
     assert f"+{30 - shown} more" in text
     assert f"{30 - shown} waiting" in text
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [("dumb", Lines), ("xterm", Screen)])
+def test_a_terminal_that_can_only_print_gets_lines(
+    monkeypatch: pytest.MonkeyPatch, terminal: str, shown: type
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes the output for a terminal
+    monkeypatch.setenv("TERM", terminal)
+    assert type(make_display("x", "screen")) is shown
+    in_sweep = SweepDisplay(pace_of([], []), "screen").display("x")
+    assert isinstance(in_sweep, shown)
 
 
 def test_a_resumed_run_knows_its_curve_its_best_and_its_boards() -> None:

@@ -15,7 +15,7 @@ from common.disk.lock import FolderLock
 from common.errors import UsageError
 from common.experiment.file import parse_text
 from fl_server.queue import Queue
-from fl_server.run.control import read_wish
+from fl_server.run.control import read_request
 from fl_server.run.store import create_run
 from fl_server.web.address import PageAddress, read_page_address
 from fl_server.web.answers import Shown
@@ -162,11 +162,11 @@ def test_a_run_that_goes_on_is_paused_resumed_and_stopped(page: Page) -> None:
     assert "not going on" in text
     with FolderLock(folder, "a coordinator"):
         assert page.ask({"do": "pause", "run": "r"}) == (200, "r pauses after this round")
-        assert read_wish(folder) == "pause"
+        assert read_request(folder) == "pause"
         assert page.ask({"do": "resume", "run": "r"}) == (200, "r goes on")
-        assert read_wish(folder) == "run"
+        assert read_request(folder) == "run"
         assert page.ask({"do": "stop", "run": "r"}) == (200, "r stops after this round")
-        assert read_wish(folder) == "stop"
+        assert read_request(folder) == "stop"
     with Queue(page.runs).coordinated():  # nobody works on it any more
         status, text = page.ask({"do": "resume", "run": "r"})
     assert (status, text) == (200, "r goes on as number 1 of the queue")

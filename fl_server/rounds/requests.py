@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Wish: TypeAlias = Literal["run", "pause", "stop"]
-Standing: TypeAlias = Literal["", "pausing", "paused", "stopping"]
+Request: TypeAlias = Literal["run", "pause", "stop"]
+ControlState: TypeAlias = Literal["", "pausing", "paused", "stopping"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wished:
+class Requested:
     """The run shall go on, pause between two rounds, or stop after the open one."""
 
-    wish: Wish
+    request: Request
     now: float

@@ -17,7 +17,7 @@ Decoded: TypeAlias = tuple[dict[str, Array], UpdateMeta]
 DecodedSum: TypeAlias = tuple[dict[str, Array], SumMeta]
 
 
-class Gathered:
+class OpenUpdates:
     """What has arrived in the open round.
 
     With a scale updates are added up at once, and need not be read again. What came before a
