@@ -19,7 +19,7 @@ from fl_server.studies.found import find_alike
 from fl_server.studies.runs import StudyRun
 from fl_server.studies.study import Study
 
-FILES = ("experiment.toml", "metrics.jsonl", "summary.json", "run.json", MACHINE)
+FILES = ("experiment.toml", "metrics.jsonl", "summary.json", MACHINE)
 
 
 def keep(study: Study, plan: Sequence[StudyRun], runs: Path, folder: Path) -> list[Path]:
@@ -41,6 +41,9 @@ def _copy(run: Path, target: Path) -> None:
         for name in FILES:
             if (run / name).exists():
                 shutil.copyfile(run / name, target / name)
+        record = msgspec.json.decode((run / "run.json").read_bytes())  # of any format
+    record.pop("code", None)  # a path of this machine
+    write_atomic(target / "run.json", msgspec.json.encode(record))
     ends = [fact for fact in read_records(run / "events.jsonl") if fact["event"] == "finished"]
     if ends:
         write_atomic(target / "events.jsonl", msgspec.json.encode(ends[-1]) + b"\n")

@@ -64,6 +64,7 @@ def finished_run(folder: Path, experiment: str, digest: str) -> None:
     folder.mkdir(parents=True)
     (folder / "experiment.toml").write_text(experiment)
     record = {"format": 2, "id": "x", "name": "x", "incarnation": 1, "finished": True}
+    record["code"] = "/home/somebody"
     (folder / "run.json").write_text(json.dumps(record))
     line = {"round": 8, "accuracy_global": 0.5, "accuracy_l2": 0.75, "tested_clients": 1}
     (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
@@ -89,6 +90,7 @@ def test_finished_runs_are_kept_whatever_they_are_called_and_make_a_page(
     names = {path.name for path in folder.iterdir()}
     assert {"experiment.toml", "metrics.jsonl", "summary.json"} <= names
     assert "model.safetensors" not in names
+    assert not any("/home/somebody" in path.read_text() for path in folder.iterdir())
     page = tmp_path / "docs" / "results.md"
     page.write_text("A\n<!-- study: mini -->\nold\n<!-- /study -->\nB\n")
     write_pages(tmp_path / "docs")
