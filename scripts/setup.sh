@@ -12,8 +12,8 @@ PATH="$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
 mode="${1:-}"
 case "$mode" in
     demo) extras=broker,data,plots ;;
-    test | arm) extras=broker,cluster,data,plots,tensorboard,dev ;;
-    fleet) extras=broker,cluster,data,plots,tensorboard,dev,fleet ;;
+    test | arm) extras=accounting,broker,cluster,data,parquet,plots,tensorboard,dev ;;
+    fleet) extras=accounting,broker,cluster,data,parquet,plots,tensorboard,dev,fleet ;;
     *) echo "usage: scripts/setup.sh demo|test|arm|fleet" >&2; exit 2 ;;
 esac
 
