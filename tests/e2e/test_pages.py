@@ -23,7 +23,7 @@ from tests.e2e.test_web import address_of, points, state
 pytestmark = pytest.mark.slow
 
 SHORT = TINY.replace("rounds = 2", "rounds = 6")
-MIDDLE = TINY.replace("rounds = 2", "rounds = 20")
+MIDDLE = TINY.replace("rounds = 2", "rounds = 150")
 LONG = TINY.replace("rounds = 2", "rounds = 900")
 
 

@@ -135,7 +135,7 @@ def test_a_board_has_its_clients_rounds_and_news(runs: Path) -> None:
     assert [one["client"] for one in found["clients"]] == [0, 1, 2]
     assert all(0 <= one["main_global"] <= 1 and one["samples"] > 0 for one in found["clients"])
     assert [(one["round"], one["clients"]) for one in found["rounds"]] == [(1, 3), (2, 3)]
-    assert all(one["seconds"] > 0 for one in found["rounds"])
+    assert all(one["seconds"] >= 0 for one in found["rounds"])  # to a hundredth
     with pytest.raises(UsageError, match="there is no board 'x'"):
         ask(shown(runs), "/board", run=["a"], board=["x"])
 
