@@ -30,15 +30,15 @@ def weighted_mean(items: Iterable[tuple[Arrays, Mapping[str, float]]]) -> dict[s
     Of integers (counters of batches, in some models) it is the largest.
     `items` is read once and one item is held at a time, so it may load them from disk.
     """
-    sums = _Sums()
+    sums = Sums()
     for arrays, weights in items:
         sums.add(arrays, weights)
         del arrays  # before the next are loaded
     return sums.means()
 
 
-class _Sums:
-    """Arrays that are being added up."""
+class Sums:
+    """Arrays that are being added up in float64; each part of the model has its own weight."""
 
     def __init__(self) -> None:
         self._total: dict[str, Array] = {}
@@ -46,6 +46,7 @@ class _Sums:
         self._kinds: dict[str, np.dtype[Any]] = {}
 
     def add(self, arrays: Arrays, weights: Mapping[str, float]) -> None:
+        """Add one item; the order of items decides about the last bits."""
         for name, array in arrays.items():
             if np.issubdtype(array.dtype, np.integer):
                 self._total[name] = np.maximum(self._total.get(name, array), array)
@@ -59,6 +60,7 @@ class _Sums:
             self._weight[name] += share
 
     def means(self) -> dict[str, Array]:
+        """The weighted mean; nothing can be added any more."""
         return {
             name: _divided(array, self._weight[name]).astype(self._kinds[name])
             if name in self._weight

@@ -99,7 +99,8 @@ class Downloads:
 def _keep(assembly: Assembly, path: Path) -> bool:
     """Make a file of all parts; False if together they are not what was sent."""
     try:
-        assembly.keep(path, assembly.take())
+        assembly.take()
+        assembly.keep(path)
     except ProtocolError as error:
         header = assembly.header
         log.warning("round %d of %s: %s", header.round, header.run, error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import RawIOBase
 from pathlib import Path
@@ -65,23 +65,43 @@ def write_atomic(path: Path, *pieces: bytes, durable: bool = True, mode: int = 0
     hold anything, and its readers must be able to detect that. The new file has this `mode`,
     minus the umask, from the moment it exists.
     """
+    write_named(path, lambda: path.name, *pieces, durable=durable, mode=mode)
+
+
+def write_named(
+    path: Path,
+    name: Callable[[], str],
+    *pieces: bytes,
+    durable: bool = True,
+    mode: int = 0o666,
+) -> None:
+    """The same for a file that gets its name at the end; until then `path` stands for it."""
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"{path.name}{TEMPORARY}{os.getpid()}")
         try:
-            beside.unlink(missing_ok=True)  # a leftover may have another mode
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            with os.fdopen(descriptor, "wb", buffering=0) as file:
+            with os.fdopen(_create(beside, mode), "wb", buffering=0) as file:
                 for piece in pieces:
                     write_all(file, piece)
                 if durable:
                     os.fsync(file.fileno())
-            beside.replace(path)
+            beside.replace(path.with_name(name()))
         except OSError:
             beside.unlink(missing_ok=True)
             raise
         if durable:
             sync_folder(path.parent)
+
+
+def _create(path: Path, mode: int) -> int:
+    """The descriptor of a new file; its folder is made, and a leftover removed, if need be."""
+    how = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        return os.open(path, how, mode)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        path.unlink(missing_ok=True)  # a leftover may have another mode
+    return os.open(path, how, mode)
 
 
 def write_all(file: RawIOBase, data: bytes | memoryview) -> None:

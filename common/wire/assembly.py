@@ -1,23 +1,29 @@
 """Tensor blobs put together from their chunks, whatever order the chunks come in.
 
 Memory is bounded: parts of large blobs go straight to disk, and the owner decides how many
-small ones may be in memory.
+small ones may be in memory. Their digest is computed while the next part is on its way.
 """
 
 from __future__ import annotations
 
+import hashlib
+from concurrent.futures import Future
 from pathlib import Path
 
 from common.disk.atomic import disk_errors, write_all, write_atomic
 from common.errors import ProtocolError
-from common.wire.chunks import CHUNK, blob_digest
+from common.side_thread import beside
+from common.wire.chunks import CHUNK, blob_digest, name_of
 from common.wire.messages import Chunk, ChunkHeader
 
 SMALL = 4 * 1024 * 1024
 
 
 class Assembly:
-    """One incoming blob, in memory or in the file `path`; `add` returns when it is complete."""
+    """One incoming blob: in memory until it is complete, or from the start in the file `path`.
+
+    `take` and then `keep` make a file of its own of it.
+    """
 
     def __init__(self, path: Path, header: ChunkHeader, *, in_memory: bool) -> None:
         self.header = header
@@ -25,6 +31,7 @@ class Assembly:
         self._path = path
         self._missing = set(range(header.parts))
         self._bodies: dict[int, bytes | memoryview] = {}
+        self._digest = _RunningDigest()
         if not in_memory:
             with disk_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,6 +54,7 @@ class Assembly:
         if part in self._missing:
             if self.in_memory:
                 self._bodies[part] = chunk.body
+                self._digest.add(part, chunk.body)
             else:
                 with disk_errors(self._path), self._path.open("r+b", buffering=0) as file:
                     file.seek(part * CHUNK)
@@ -56,27 +64,48 @@ class Assembly:
 
     def take(self) -> bytes:
         """The complete blob; ProtocolError if its digest is not the announced one."""
+        known = ""
         if self.in_memory:
             data = b"".join(self._bodies[part] for part in sorted(self._bodies))
             self._bodies.clear()
+            write_atomic(self._path, data, durable=False)  # while the digest is computed
+            known = self._digest.result(self.header.parts)
         else:
             with disk_errors(self._path):
                 data = self._path.read_bytes()
-        if blob_digest(data) != self.header.digest:
+        if (known or blob_digest(data)) != self.header.digest:
             raise ProtocolError("the parts do not make the announced blob (digests differ)")
         return data
 
-    def keep(self, path: Path, data: bytes) -> None:
+    def keep(self, path: Path) -> None:
         """Store the blob, after `take`, as a file of this name on the same disk."""
-        if self.in_memory:
-            write_atomic(path, data, durable=False)
-        else:
-            with disk_errors(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._path.replace(path)
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.replace(path)
 
     def discard(self) -> None:
         """Drop the blob and its file."""
         self._bodies.clear()
-        if not self.in_memory:
-            self._path.unlink(missing_ok=True)
+        self._path.unlink(missing_ok=True)
+
+
+class _RunningDigest:
+    """The digest of parts that come in their order, computed beside who adds them."""
+
+    def __init__(self) -> None:
+        self._state = hashlib.sha256()
+        self._count = 0
+        self._last: Future[None] | None = None
+
+    def add(self, part: int, body: bytes | memoryview) -> None:
+        """Take a part, if it is the next one."""
+        if part == self._count:
+            self._count += 1
+            self._last = beside(self._state.update, body)
+
+    def result(self, parts: int) -> str:
+        """The digest; empty if not all parts have come in their order."""
+        if self._count < parts or self._last is None:
+            return ""
+        self._last.result()
+        return name_of(self._state)

@@ -24,7 +24,12 @@ _MAGIC = b"FBC1"
 
 def blob_digest(data: bytes) -> str:
     """The name of these exact bytes."""
-    return hashlib.sha256(data).hexdigest()[:32]
+    return name_of(hashlib.sha256(data))
+
+
+def name_of(state: hashlib._Hash) -> str:
+    """The name of the bytes that were put into a SHA-256."""
+    return state.hexdigest()[:32]
 
 
 def cut(

@@ -6,6 +6,7 @@ trains when is decided elsewhere.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,6 +49,7 @@ from common.worker.client import MEMORY, Budget, Progress, TorchClient
 from common.worker.orders import JobOrder
 from common.worker.snapshot_store import SnapshotStore
 
+WORTH_FLUSHING = 1.0  # seconds of training, which a power cut would cost
 SHARD_BYTES = 64 * 1024**2  # of shards that need not be read again in the next round
 
 
@@ -101,6 +103,7 @@ class Workbench:
 
     def train(self, order: JobOrder, progress: Progress) -> JobResult:
         """One client's training in one round; its snapshot is on disk when this returns."""
+        began = time.monotonic()
         client_id, round_number = order.client, order.round
         weights = self._weights(Path(order.download))
         client = self.client(client_id, round_number, progress)
@@ -146,7 +149,8 @@ class Workbench:
             union=union,
             durable=self._keeps_state,
         )
-        if not self._keeps_state:  # it can be computed again, so nothing waits for the disk
+        if not self._keeps_state and time.monotonic() - began > WORTH_FLUSHING:
+            # it can be computed again, so nothing waits for the disk
             self._flusher.add(self._snapshots.path(client_id, round_number))
         return JobResult(meta.loss, client.samples, len(update))
 

@@ -69,10 +69,13 @@ M = TypeVar("M", CurrentRound, Selected)
 
 
 def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
-    """First note what the event means, then do everything that has become due."""
+    """First note what the event means, then do everything that has become due.
+
+    What has become due comes first: jobs start and updates leave before old files are deleted.
+    """
     noted, actions = _note(policy, state, event)
-    moved, more = _advance(policy, noted, event.now)
-    return moved, actions + more
+    moved, due = _advance(policy, noted, event.now)
+    return moved, due + actions
 
 
 # what an event means

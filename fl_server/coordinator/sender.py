@@ -48,13 +48,14 @@ class Sender:
 
     def send_weights(self, round_number: int) -> None:
         """Publish the global model of a round, a part at a time."""
-        blob = self._aggregator.download(round_number)
+        blob = self._aggregator.downloads.blob(round_number)
         state, tally = self._conductor.state, self._aggregator.tally
         present = [board for board in state.boards.values() if board.lost_at is None]
         tally.bytes_down += len(blob) * len(present)
-        self._link.stream(f"weights {round_number}", self._parts(round_number, blob, None))
+        parts = self._parts(round_number, blob, None, self._aggregator.downloads.digest)
+        self._link.stream(f"weights {round_number}", parts)
         for client in state.phase.selected if isinstance(state.phase, Working) else ():
-            own = self._aggregator.private_download(round_number, client)
+            own = self._aggregator.downloads.private(round_number, client)
             if own is not None:
                 tally.bytes_down += len(own)
                 parts = self._parts(round_number, own, client)
@@ -71,10 +72,17 @@ class Sender:
             token = f"{message.step} of {round_number} to {client}"
             self._link.stream(token, self._parts(round_number, blob, client))
 
-    def _parts(self, round_number: int, blob: bytes, client: int | None) -> Iterator[Packet]:
+    def _parts(
+        self, round_number: int, blob: bytes, client: int | None, digest: str = ""
+    ) -> Iterator[Packet]:
         """The parts of a download: of all clients, or of one."""
         for chunk in cut(
-            blob, run=self._run, round_number=round_number, client=client, down=True
+            blob,
+            run=self._run,
+            round_number=round_number,
+            client=client,
+            down=True,
+            digest=digest,
         ):
             ready = packet(self._federation, chunk)
             if client is not None:
@@ -83,7 +91,7 @@ class Sender:
 
     def clear_weights(self) -> None:
         """Delete the retained parts of the last model: the broker would keep them for ever."""
-        blob = self._aggregator.download(self._conductor.policy.rounds + 1)
+        blob = self._aggregator.downloads.blob(self._conductor.policy.rounds + 1)
         for chunk in cut(blob, run=self._run, round_number=0, client=None):
             topic = weights_topic(self._federation, chunk.header.part)
             self._link.publish(Packet(topic, b"", retain=True))

@@ -187,7 +187,7 @@ class Simulation:
         self, round_number: int, selected: Sequence[int], boards: int = 1
     ) -> None:
         """Put the model, and what single clients get besides, where they read it."""
-        blob, tally = self._aggregator.download(round_number), self._aggregator.tally
+        blob, tally = self._aggregator.downloads.blob(round_number), self._aggregator.tally
         tally.bytes_down += len(blob) * boards
         write_atomic(self._download(round_number), blob)
         policy = self._conductor.policy
@@ -196,7 +196,7 @@ class Simulation:
             if path.stem < self._download(round_number - needed).stem:
                 path.unlink()
         for client in selected:
-            own = self._aggregator.private_download(round_number, client)
+            own = self._aggregator.downloads.private(round_number, client)
             if own is not None:
                 tally.bytes_down += len(own)
                 write_atomic(self._private(client), own)

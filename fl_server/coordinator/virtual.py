@@ -150,7 +150,10 @@ class VirtualSimulation(Simulation):
 
     def _do_round(self, phase: Working) -> None:
         """Compute what the round will use, then let it happen."""
-        conductor, size = self._conductor, len(self._aggregator.download(phase.round_number))
+        conductor, size = (
+            self._conductor,
+            len(self._aggregator.downloads.blob(phase.round_number)),
+        )
         jobs = forecast(conductor.policy, conductor.state, self._timeline, size, self._now.now)
         self._compute(jobs)
         while (
@@ -188,7 +191,7 @@ class VirtualSimulation(Simulation):
         conductor, phase = self._conductor, self._conductor.state.phase
         if not isinstance(phase, Working):
             return
-        size = len(self._aggregator.download(phase.round_number))
+        size = len(self._aggregator.downloads.blob(phase.round_number))
         opening = opening_after(conductor.policy, before, conductor.state, size)
         if opening is not None and opening.download:
             there = sum(b.lost_at is None for b in conductor.state.boards.values())

@@ -22,6 +22,7 @@ from fl_server.run.find import resume_command
 from fl_server.run.metrics.tensorboard import EventFile
 from fl_server.run.provenance import Start, note_start, record_machine
 from fl_server.run.store import RunStore
+from fl_server.run.updates.open_updates import RECENT_BYTES
 from fl_server.watch import facts
 from fl_server.watch.displays import Lines, Screen, Style, make_display, show_summary
 from fl_server.watch.facts.making import stamped
@@ -76,7 +77,7 @@ class Work:
 @contextmanager
 def at_work(options: RunOptions, store: RunStore) -> Iterator[Work]:
     """The run's folder locked, its log open, a display on."""
-    keep_buffers()
+    keep_buffers(2 * RECENT_BYTES)
     again = resume_command(store.folder)
     with (
         FolderLock(store.folder, f"a coordinator of run {store.folder.name!r}"),

@@ -19,6 +19,7 @@ from common.disk.atomic import write_atomic
 from common.experiment.resolve import algorithm_of, own_code, server_of
 from common.experiment.tasks import task_of
 from common.plugins import use_code
+from common.side_thread import beside
 from common.wire.assembly import Assembly
 from common.wire.chunks import blob_digest
 from common.wire.messages import Info
@@ -91,9 +92,9 @@ class Aggregator:
         self.local = LocalData(store.folder, experiment.data)
         self._computed = Computed(store.computed)
         self._state, self._meta = self._load()
-        self._downloads = Downloads(store, experiment, self._half, self.local)
-        self._downloads.renew(self._state, self._meta.round + 1)
-        first = self._downloads.broadcast
+        self.downloads = Downloads(store, experiment, self._half, self.local)
+        self.downloads.renew(self._state, self._meta.round + 1)
+        first = self.downloads.broadcast
         expected = self._half.expects(server_of(experiment), first)
         self._noise = noise_of(experiment, expected, first, by_clients=masked)
         self.checks = Checks(
@@ -109,13 +110,13 @@ class Aggregator:
             experiment,
             self.checks,
             self._load_update,
-            self._downloads.fresh,
+            self.downloads.fresh,
             needs_each=self._half.needs_each,
             opening=None if self.secure is None else self._opening,
         )
 
     def _check_move(self, arrays: Arrays) -> None:
-        self._noise.check(arrays, self._downloads.sent(self._meta.round + 1))
+        self._noise.check(arrays, self.downloads.sent(self._meta.round + 1))
 
     def _opening(self) -> Opening:
         assert self.secure is not None, "only secured rounds are opened"
@@ -156,17 +157,10 @@ class Aggregator:
         """Begin to add up a round; one that is opened again, for more clients, goes on."""
         self.local.fix()
         self.store.open_round(opened, durable=self.secure is not None)
+        self._incoming.open(opened.selected)
         if self._opened != opened.round_number:
             self._opened = opened.round_number
             self.tally = Tally()
-
-    def download(self, round_number: int) -> bytes:
-        """The blob that boards get in a round."""
-        return self._downloads.blob(round_number)
-
-    def private_download(self, round_number: int, client: int) -> bytes | None:
-        """What one selected client gets in a round besides, if the algorithm has that."""
-        return self._downloads.private(round_number, client)
 
     @property
     def largest_update(self) -> int:
@@ -186,7 +180,7 @@ class Aggregator:
         digest = blob_digest(blob) if assembly is None else assembly.header.digest
         path = self.store.updates.path(self._meta.round + 1, client, digest, kind)
         if assembly is not None:
-            assembly.keep(path, blob)
+            assembly.keep(path)
         else:
             write_atomic(path, blob, durable=False)
 
@@ -220,7 +214,9 @@ class Aggregator:
         self.records.append(tested)
         self._incoming.clear()
         self.store.note_computed(self._computed.table())
-        self.store.close_round(close.round_number)
+        settings = self.experiment.aggregation
+        older = settings.max_staleness if settings.buffer else 0
+        beside(self.store.close_round, close.round_number, KEEP_CHECKPOINTS + older)
         return ClosedRound(
             close.round_number,
             evaluated(fields_of(line)) if line.tested_clients else None,
@@ -230,8 +226,8 @@ class Aggregator:
     def _aggregate(self, close: Close, seconds: float, tested: TestedRound) -> None:
         number = close.round_number
         updates = self._incoming.updates(close.used, self.checks.expected)
-        sent = self._downloads.sent(number)
-        self._downloads.forget()  # memory for the sums
+        sent = self.downloads.sent(number)
+        self.downloads.forget()  # memory for the sums
         began = time.monotonic()
         if close.used:
             server = server_of(self.experiment, round_number=number, download=sent)
@@ -259,10 +255,9 @@ class Aggregator:
             previous=tested,
             known={**self.known, **self._learned(close, updates)},
         )
-        self._downloads.renew(self._state, number + 1)
+        self.downloads.renew(self._state, number + 1)
         self.records.flush()  # lines that no checkpoint will have any more
-        older = self.experiment.aggregation.max_staleness if buffered else 0
-        self.store.save_checkpoint(self._state, self._meta, KEEP_CHECKPOINTS + older)
+        self.store.save_checkpoint(self._state, self._meta, self.downloads.prepare)
 
     @property
     def known(self) -> Mapping[int, Known]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import secrets
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,16 @@ import msgspec
 from common.arrays import Array, Arrays
 from common.code_files import changed
 from common.config import Experiment
-from common.disk.atomic import disk_errors, remove_leftovers, write_atomic
+from common.disk.atomic import (
+    disk_errors,
+    explain,
+    remove_leftovers,
+    write_atomic,
+    write_named,
+)
 from common.errors import ProtocolError, StoreError, UsageError
 from common.experiment.file import load_experiment, write_text
+from common.side_thread import beside
 from common.wire.chunks import blob_digest
 from common.wire.json_codec import decodable
 from common.wire.messages import Ids, Natural, Text, Wire
@@ -35,6 +43,11 @@ from fl_server.run.updates.files import UpdateFiles
 from fl_server.watch.facts.lines import TrainingLine
 
 KEEP_CHECKPOINTS = 3
+
+
+def nothing() -> None:
+    """Nothing is to be done."""
+
 
 log = logging.getLogger(__name__)
 
@@ -132,14 +145,14 @@ class RunStore:
     # checkpoints
 
     def save_checkpoint(
-        self, arrays: Arrays, meta: CheckpointMeta, keep: int = KEEP_CHECKPOINTS
+        self, arrays: Arrays, meta: CheckpointMeta, meanwhile: Callable[[], None] = nothing
     ) -> None:
-        """Keep the server's state after a round, and some before it."""
+        """Keep the server's state after a round; `meanwhile` is called before it is flushed."""
         blob = encode_tensors(arrays, meta)
-        name = f"round-{meta.round:06d}-{blob_digest(blob)}.safetensors"
-        write_atomic(self.folder / "checkpoints" / name, blob)
-        for old in self._checkpoints()[:-keep]:
-            old.unlink(missing_ok=True)
+        digest, name = beside(blob_digest, blob), f"round-{meta.round:06d}"
+        meanwhile()
+        path = self.folder / "checkpoints" / name
+        write_named(path, lambda: f"{name}-{digest.result()}.safetensors", blob)
 
     def load_checkpoint(self) -> tuple[dict[str, Array], CheckpointMeta] | None:
         """The newest checkpoint that is whole; None if there never was one.
@@ -204,9 +217,14 @@ class RunStore:
             return None
         return Open(record.round_number, record.selected, record.testers, record.started)
 
-    def close_round(self, round_number: int) -> None:
-        """Forget the journal of a round whose result is in a checkpoint."""
+    def close_round(self, round_number: int, keep: int = KEEP_CHECKPOINTS) -> None:
+        """Forget the journal of a round that is in a checkpoint, and old checkpoints."""
         self.updates.remove(round_number)
+        for old in self._checkpoints()[:-keep]:
+            try:
+                old.unlink(missing_ok=True)
+            except OSError as error:
+                log.warning("%s stays: %s", old, explain(error))
 
 
 def create_run(

@@ -41,7 +41,8 @@ class PassingModel:
             return False
         whole, self._open = self._open, None
         try:
-            whole.keep(self._path, whole.take())
+            whole.take()
+            whole.keep(self._path)
         except ProtocolError as error:
             log.warning("round %d of %s: %s", header.round, header.run, error)
             whole.discard()

@@ -71,7 +71,7 @@ class SiteUpdates:
         check_job(blob, (self._run, self._round, client))
         odd = not self._gather(client, blob)
         kind: Kind = "odd" if odd else "client"
-        assembly.keep(self._files.path(self._round, client, assembly.header.digest, kind), blob)
+        assembly.keep(self._files.path(self._round, client, assembly.header.digest, kind))
         return odd
 
     def _gather(self, client: int, blob: bytes) -> bool:

@@ -220,7 +220,7 @@ class RunFlood:
             return
         broker, conductor = self.stage.broker, coordinator.conductor
         model, _ = decode_tensors(
-            conductor.aggregator.download(conductor.state.done + 1), ModelMeta
+            conductor.aggregator.downloads.blob(conductor.state.done + 1), ModelMeta
         )
         updates = HostileUpdates(self._hostile, model, poisoned=self._poisoned)
         end = self.sent + messages

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 from common.arrays import Array, Arrays
 from common.config import Experiment
 from common.data.reported import LocalData
 from common.experiment.resolve import buffers_of, server_of
+from common.side_thread import beside
+from common.wire.assembly import SMALL
+from common.wire.chunks import blob_digest
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from fl_server.run.model.stale import put_onto
 from fl_server.run.server_half import ServerHalf
@@ -26,6 +31,8 @@ class Downloads:
         self._state: Arrays = {}
         self._round = 0
         self._blob = b""
+        self.digest = ""  # of the blob, if it is known
+        self._coming: Future[tuple[bytes, str]] | None = None
         self._sent: dict[int, Arrays] = {}
 
     def renew(self, state: Arrays, round_number: int) -> None:
@@ -37,7 +44,12 @@ class Downloads:
         """Free the memory of what can be made again."""
         oldest = self._round - self._experiment.aggregation.max_staleness
         self._sent = {at: a for at, a in self._sent.items() if oldest <= at < self._round}
-        self._blob = b""
+        self._blob, self.digest, self._coming = b"", "", None
+
+    def prepare(self) -> None:
+        """Make the blob of a small model beside what else is done before its round."""
+        if sum(array.nbytes for array in self._state.values()) <= SMALL:
+            self._coming = beside(self._make_with_digest)
 
     @property
     def broadcast(self) -> Arrays:
@@ -47,12 +59,20 @@ class Downloads:
     def blob(self, round_number: int) -> bytes:
         """The download of all clients, as it is sent."""
         assert round_number == self._round, "a round downloads what the last one made"
-        if not self._blob:
-            meta = ModelMeta(
-                run=self._store.run, round=round_number, statistics=self._local.statistics
-            )
-            self._blob = encode_tensors(self.broadcast, meta, self._encoding)
+        if self._coming is not None:
+            (self._blob, self.digest), self._coming = self._coming.result(), None
+        self._blob = self._blob or self._make()
         return self._blob
+
+    def _make(self) -> bytes:
+        meta = ModelMeta(
+            run=self._store.run, round=self._round, statistics=self._local.statistics
+        )
+        return encode_tensors(self.broadcast, meta, self._encoding)
+
+    def _make_with_digest(self) -> tuple[bytes, str]:
+        blob = self._make()
+        return blob, blob_digest(blob)
 
     def private(self, round_number: int, client: int) -> bytes | None:
         """What one selected client gets in a round besides, if the algorithm has that."""

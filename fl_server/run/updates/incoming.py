@@ -34,6 +34,9 @@ class Incoming(Protocol):
     def take(self, client: int, blob: bytes) -> Kind:
         """Take an update, and say what it is; ProtocolError if it cannot be used."""
 
+    def open(self, selected: Sequence[int]) -> None:
+        """A round begins, or goes on with more clients."""
+
     def restore(self, groups: Mapping[int, tuple[int, ...]]) -> None:
         """The sums of several clients that are on disk after a restart."""
 
@@ -65,7 +68,14 @@ class PlainUpdates:
         each = needs_each or experiment.selection.extra > 0 or experiment.aggregation.buffer > 0
         self._sums = SiteSums(checks, scale, needs_each=each)
         pooled = experiment.privacy.secure
-        self._open_updates = OpenUpdates(self._read, scale, self._read_sum, pooled=pooled)
+        self._open_updates = OpenUpdates(
+            self._read,
+            scale,
+            self._read_sum,
+            in_order=simple and experiment.aggregation.rule == "mean" and not needs_each,
+            pooled=pooled,
+        )
+        self.open = self._open_updates.open
         self.restore = self._open_updates.restore
         self.updates = self._open_updates.updates
         self.clear = self._open_updates.clear

@@ -40,6 +40,9 @@ class MaskedSum:
         """The round is over."""
         self._sum = ExactSum(self._scale)
 
+    def open(self, selected: Sequence[int]) -> None:
+        """Whose updates will come makes no difference."""
+
     def restore(self, groups: Mapping[int, tuple[int, ...]]) -> None:
         """Sites send no sums of masked updates."""
 

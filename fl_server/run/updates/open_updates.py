@@ -1,4 +1,4 @@
-"""The updates of the open round: small ones stay in memory, and exact sums grow with each."""
+"""The updates of the open round: small ones stay in memory until they are added up."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from common.privacy.exact import ExactSum, Scale, fixed
 from common.wire.assembly import SMALL
 from common.wire.tensors import SumMeta, UpdateMeta
 from fl_server.run.server_half import Reported, RoundUpdates
+from fl_server.run.updates.running_mean import RunningMean
 
 RECENT_BYTES = 48 * 1024**2  # of small updates that aggregation need not read again
 
@@ -20,9 +21,10 @@ DecodedSum: TypeAlias = tuple[dict[str, Array], SumMeta]
 class OpenUpdates:
     """What has arrived in the open round.
 
-    With a scale updates are added up at once, and need not be read again. What came before a
-    restart is read when the round closes. The sum of several clients is one item. `pooled`:
-    what clients report is added up in the same way, as in a secured run.
+    With a scale updates are added up at once, without one in the order of clients (`in_order`,
+    if the mean is wanted at all), and need not be read again. What came before a restart is
+    read when the round closes. The sum of several clients is one item. `pooled`: what clients
+    report is added up in the same way, as in a secured run.
     """
 
     def __init__(
@@ -31,20 +33,29 @@ class OpenUpdates:
         scale: Scale | None,
         load_sum: Callable[[int], DecodedSum] | None = None,
         *,
+        in_order: bool = False,
         pooled: bool = False,
     ) -> None:
         self._load_file = load
         self._load_sum = load_sum
         self._scale = scale
+        self._in_order = in_order
         self._pooled = pooled
+        self._mean = RunningMean()
         self._sum: ExactSum | None = None
         self._groups: dict[int, tuple[int, ...]] = {}  # by their lowest client
         self._recent: dict[int, Decoded] = {}
         self._metas: dict[int, UpdateMeta] = {}
 
+    def open(self, selected: Sequence[int]) -> None:
+        """A round begins, or goes on with more clients."""
+        if self._in_order and self._scale is None:
+            self._mean.open(selected)
+
     def clear(self) -> None:
         """The round is over."""
         self._sum = None
+        self._mean = RunningMean()
         self._groups.clear()
         self._recent.clear()
         self._metas.clear()
@@ -64,6 +75,9 @@ class OpenUpdates:
         held = sum(a.nbytes for kept, _ in self._recent.values() for a in kept.values())
         if size <= SMALL and held + size <= RECENT_BYTES:
             self._recent[client] = (arrays, meta)
+        while self._mean.next in self._recent:
+            self._metas[self._mean.next] = self._recent[self._mean.next][1]
+            self._mean.add(*self._recent.pop(self._mean.next))
 
     def add_sum(self, integers: dict[str, Array], meta: SumMeta) -> None:
         """Take the sum of several updates."""
@@ -95,7 +109,8 @@ class OpenUpdates:
     def updates(self, clients: Sequence[int], like: Arrays) -> RoundUpdates:
         """The updates of these clients, and their mean as far as it is known."""
         if self._scale is None:
-            return RoundUpdates(self._load, clients)
+            mean = self._mean.result(clients, self._load)
+            return RoundUpdates(self._load, clients, metas=self._metas, mean=mean)
         total, metas = self.total(clients)
         if not clients:
             return RoundUpdates(self._load, clients, metas=metas, mean={})

@@ -29,7 +29,7 @@ def test_parts_in_any_order_and_any_number_of_times_make_the_blob(
     assert blob.add(PARTS[last])
     assert blob.add(PARTS[last])
     assert blob.take() == BLOB
-    blob.keep(tmp_path / "deep" / "kept", BLOB)
+    blob.keep(tmp_path / "deep" / "kept")
     assert (tmp_path / "deep" / "kept").read_bytes() == BLOB
     assert len(list((tmp_path / "deep").iterdir())) == 1
     (tmp_path / "deep" / "kept").unlink()

@@ -171,7 +171,7 @@ def test_an_update_that_came_twice_while_nobody_coordinated_is_stored_once(
 
 
 def coordinator_model(coordinator: Coordinator) -> Arrays:
-    blob = coordinator.conductor.aggregator.download(1)
+    blob = coordinator.conductor.aggregator.downloads.blob(1)
     return decode_tensors(blob, ModelMeta)[0]
 
 

@@ -76,7 +76,7 @@ def do_round(aggregator: Aggregator, round_number: int) -> None:
 
 def test_the_first_download_is_the_first_model(store: RunStore) -> None:
     aggregator = Aggregator(store, EXPERIMENT)
-    arrays, meta = decode_tensors(aggregator.download(1), ModelMeta)
+    arrays, meta = decode_tensors(aggregator.downloads.blob(1), ModelMeta)
     assert (meta.run, meta.round) == (store.run, 1)
     assert digest(arrays) == digest(first_model(EXPERIMENT))
     aggregator.close()
@@ -87,7 +87,7 @@ def test_a_round_averages_by_weight_and_tells_accuracy_of_the_model_it_tested(
 ) -> None:
     aggregator = Aggregator(store, EXPERIMENT)
     do_round(aggregator, 1)
-    arrays, _ = decode_tensors(aggregator.download(2), ModelMeta)
+    arrays, _ = decode_tensors(aggregator.downloads.blob(2), ModelMeta)
     wanted = shifted(0)["base.0.1.bias"].astype(np.float64) + (1 * 1 + 3 * 2) / 4
     assert np.allclose(arrays["base.0.1.bias"], wanted, atol=1e-6)
     (line,) = read_records(store.folder / "metrics.jsonl")
@@ -248,7 +248,7 @@ def test_an_exact_round_is_the_same_in_every_order_and_after_a_restart(tmp_path:
             update = blob(store, client, shifted(0.1 * client), weight=1.0 + client)
             aggregator.accept(1, client, update)
         aggregator.close_round(Close(1, (0, 1, 2), (), training=True), 1.0)
-        arrays, _ = decode_tensors(aggregator.download(2), ModelMeta)
+        arrays, _ = decode_tensors(aggregator.downloads.blob(2), ModelMeta)
         assert aggregator.lines()[-1].samples == 30
         digests.add(digest(arrays))
         aggregator.close()

@@ -117,7 +117,7 @@ def opened(store: RunStore) -> Aggregator:
 
 def closed(aggregator: Aggregator) -> str:
     aggregator.close_round(Close(1, (0, 1, 2, 3), (), training=True), 1.0)
-    return digest(decode_tensors(aggregator.download(2), ModelMeta)[0])
+    return digest(decode_tensors(aggregator.downloads.blob(2), ModelMeta)[0])
 
 
 @pytest.mark.parametrize("arithmetic", ["float", "exact"])

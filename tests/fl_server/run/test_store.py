@@ -73,6 +73,7 @@ def test_the_newest_whole_checkpoint_is_used_and_damage_is_said(
 ) -> None:
     for round_number in range(5):
         store.save_checkpoint(model(round_number), meta(store, round_number))
+        store.close_round(round_number)
     paths = sorted((store.folder / "checkpoints").iterdir())
     assert len(paths) == 3
     paths[-1].write_bytes(paths[-1].read_bytes()[:-7])
