@@ -37,7 +37,7 @@ from fl_server.run.model.file import NAME, write_model
 from fl_server.run.model.first import starting_model
 from fl_server.run.noise import noise_of
 from fl_server.run.server_half import RoundUpdates, ServerHalf
-from fl_server.run.store import KEEP_CHECKPOINTS, CheckpointMeta, RunStore
+from fl_server.run.store import KEEP_CHECKPOINTS, CheckpointMeta, RunStore, nothing
 from fl_server.run.updates.files import Kind
 from fl_server.run.updates.incoming import make_incoming
 from fl_server.run.updates.secure_journal import Opening, SecureJournal
@@ -82,6 +82,7 @@ class Aggregator:
         self.tally = Tally()
         self.notes: tuple[str, ...] = ()  # about the first model
         self._opened = 0
+        self._deleting = beside(nothing)
         if store.code is not None:
             use_code(store.code)
         self._half = ServerHalf(algorithm_of(experiment))
@@ -216,7 +217,8 @@ class Aggregator:
         self.store.note_computed(self._computed.table())
         settings = self.experiment.aggregation
         older = settings.max_staleness if settings.buffer else 0
-        beside(self.store.close_round, close.round_number, KEEP_CHECKPOINTS + older)
+        number, keep = close.round_number, KEEP_CHECKPOINTS + older
+        self._deleting = beside(self.store.close_round, number, keep)
         return ClosedRound(
             close.round_number,
             evaluated(fields_of(line)) if line.tested_clients else None,
@@ -291,5 +293,6 @@ class Aggregator:
         return [*self.records.lines(), self._meta.record]
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files, when what is not needed any more is deleted."""
+        self._deleting.result()
         self.records.close()
