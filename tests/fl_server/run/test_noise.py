@@ -148,8 +148,8 @@ def test_a_coordinator_killed_between_drawing_and_checkpoint_makes_the_same_mode
         again = opened(RunStore(store.folder))
         model = closed(again)
         assert model == digest(drawn[0]), "the noise that was drawn before"
-        assert not list(store.folder.rglob("noise.key")), "or it could be taken away again"
         again.close()
+        assert not list(store.folder.rglob("noise.key")), "or it could be taken away again"
         models.append(model)
     assert models[0] != models[1], "noise of no seed"
 
