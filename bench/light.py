@@ -6,10 +6,12 @@ process (a thread of paho's each) with CLIENTS clients each, the first of them c
 
 from __future__ import annotations
 
+import math
 import queue
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +24,7 @@ from common.wire.paho_link import PahoLink
 from common.wire.presence import Presence, first_claim
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
 from common.wire.topics import Packet, board_subscriptions, connected_topic, packet, unpack
-from fl_client.agent.duties import UNCONFIRMED_BYTES
+from fl_client.agent.duties import RESEND_SECONDS, UNCONFIRMED_BYTES
 from fl_client.downloads import Downloads
 
 TICK_SECONDS = 0.5
@@ -49,7 +51,7 @@ class LightBoard:
         self._selected: Selected | None = None
         self._complete: tuple[str, int] = ("", 0)
         self._answered: tuple[str, int] = ("", 0)
-        self._sent: set[int] = set()
+        self._sent: dict[int, float] = {}  # when
 
     def work(self) -> None:
         """Serve rounds, for ever."""
@@ -60,6 +62,8 @@ class LightBoard:
             elif isinstance(happening, Arrived):
                 self._hear(happening)
                 self._link.confirm(happening)
+            elif happening is None:
+                self._answer()  # what is overdue is sent again
             self._presence.tick()
 
     def _hear(self, arrived: Arrived) -> None:
@@ -89,19 +93,21 @@ class LightBoard:
         if not agreed:
             return
         if place != self._answered:
-            self._answered, self._sent = place, set()
+            self._answered, self._sent = place, {}
             self._measure(current, selected)
         self._send(current, selected)
 
     def _send(self, current: CurrentRound, selected: Selected) -> None:
-        """Updates, but no more than a board sends before some of them are safe."""
-        size = self._downloads.path(*self._complete).stat().st_size
-        most = max(1, UNCONFIRMED_BYTES // size)
+        """Updates, again if they are not safe after a while, but no more than a board sends
+        before some of them are safe."""
+        size, now = self._downloads.path(*self._complete).stat().st_size, time.monotonic()
+        most, safe = max(1, UNCONFIRMED_BYTES // size), frozenset(current.safe)
         for client in self._clients:
-            if client not in selected.clients or client in self._sent:
+            due = now - self._sent.get(client, -math.inf) >= RESEND_SECONDS
+            if client not in selected.clients or client in safe or not due:
                 continue
-            if len(self._sent.difference(current.safe)) < most:
-                self._sent.add(client)
+            if client in self._sent or len(self._sent.keys() - safe) < most:
+                self._sent[client] = now
                 packets = self._update(client, current.run, current.round)
                 self._link.stream(f"{client} {current.round}", packets)
 

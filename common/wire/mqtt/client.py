@@ -33,6 +33,15 @@ class _Client(mqtt.Client):
         packet["packet"] = without_properties(packet["command"], packet["packet"])
         return super()._packet_handle()
 
+    def reconnect(self) -> MQTTErrorCode:
+        """Reconnect, even if another thread publishes meanwhile: that would end paho's thread."""
+        while True:
+            try:
+                return super().reconnect()
+            except RuntimeError as error:
+                if "mutated during iteration" not in str(error):
+                    raise
+
 
 def make_client(address: Address, client_id: str) -> mqtt.Client:
     """A client for MQTT v5 that confirms nothing by itself; not connected yet."""

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from paho.mqtt import client as mqtt
+from paho.mqtt.enums import MQTTErrorCode
 
 from broker.authority import ca_text, ensure_certificate
 from broker.process import Broker
@@ -22,6 +24,7 @@ from common.access.credentials import reach
 from common.errors import BrokerError
 from common.program.ports import free_port
 from common.wire.link import Arrived, Down, Happening, Posted, Refused, Session, Streamed, Up
+from common.wire.mqtt.client import make_client
 from common.wire.paho_link import MAX_PAYLOAD, WAITING_BYTES, PahoLink, connect
 from common.wire.streams import WINDOW
 from common.wire.topics import Packet
@@ -557,3 +560,20 @@ def test_the_broker_forgets_a_link_that_does_not_last(
         arrived = happening if isinstance(happening, Arrived) else None
     again.confirm(arrived)
     assert arrived.payload == b"heard"
+
+
+def test_a_packet_that_is_queued_while_reconnecting_does_not_end_the_network_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[int] = []
+
+    def reconnect(_client: mqtt.Client) -> MQTTErrorCode:
+        calls.append(1)
+        if len(calls) < 3:
+            raise RuntimeError("deque mutated during iteration")
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    monkeypatch.setattr(mqtt.Client, "reconnect", reconnect)
+    client = make_client(Address("127.0.0.1", 1), "somebody")
+    assert client.reconnect() == MQTTErrorCode.MQTT_ERR_SUCCESS
+    assert len(calls) == 3
