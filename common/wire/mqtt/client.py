@@ -34,7 +34,7 @@ class _Client(mqtt.Client):
         return super()._packet_handle()
 
     def reconnect(self) -> MQTTErrorCode:
-        """Reconnect, even if another thread publishes meanwhile: that would end paho's thread."""
+        """Reconnect, even if another thread publishes meanwhile: that ends paho's thread."""
         while True:
             try:
                 return super().reconnect()
