@@ -113,8 +113,14 @@ def write_all(file: RawIOBase, data: bytes | memoryview) -> None:
 
 def remove_leftovers(folder: Path) -> None:
     """Delete what interrupted writes left behind; only the holder of the folder's lock may."""
-    for path in folder.rglob(f"*{TEMPORARY}*"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    for path, folders, files in os.walk(folder, onerror=_vanished):
+        for name in [name for name in folders if TEMPORARY in name]:
+            shutil.rmtree(Path(path, name), ignore_errors=True)
+        for name in [name for name in files if TEMPORARY in name]:
+            Path(path, name).unlink(missing_ok=True)
+
+
+def _vanished(error: OSError) -> None:
+    """A folder that is deleted while others are looked through is no error."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
