@@ -28,6 +28,7 @@ from fl_client.agent.state import (
 
 JobKey: TypeAlias = tuple[Kind, int, int]  # kind, client, round
 RESEND_SECONDS = 3.0
+RESEND_AT_MOST = 30.0
 # Limit on updates that are sent and not yet safe: a broker drops messages if the coordinator is
 # slower than all boards together.
 UNCONFIRMED_BYTES = 32 * 1024**2
@@ -191,7 +192,7 @@ def send(
     open_bytes = sum(
         _size(work, client)
         for (kind, client, _), at in sent.items()
-        if kind == "train" and client not in current.safe and now - at < RESEND_SECONDS
+        if kind == "train" and client not in current.safe and not is_due(state, at, now)
     )
     for client in sorted(set(selected.clients).intersection(policy.clients)):
         round_number = round_of(selected, client)
@@ -199,7 +200,7 @@ def send(
         if work.secure:  # its masks must be those that the others mean, too
             there = there and has_downloads(state, work, "train", client, round_number)
         result: ResultKey = ("train", client, round_number)
-        due = now - sent.get(result, -math.inf) >= RESEND_SECONDS
+        due = is_due(state, sent.get(result, -math.inf), now)
         size = _size(work, client)
         if open_bytes and open_bytes + size > UNCONFIRMED_BYTES:
             continue
@@ -214,10 +215,20 @@ def send(
         if client in measured:
             continue
         result = ("test", client, current.round)
-        if now - sent.get(result, -math.inf) >= RESEND_SECONDS:
+        if is_due(state, sent.get(result, -math.inf), now):
             sent[result] = now
             actions.append(Publish(metrics))
     return replace(work, sent=sent), tuple(actions)
+
+
+def is_due(state: State, sent: float, now: float) -> bool:
+    """Whether what was sent then is lost, as far as one can tell.
+
+    While the coordinator goes on confirming others, it waits its turn: hundreds of boards that
+    send again what is on its way keep the coordinator from getting through.
+    """
+    latest = sent + RESEND_AT_MOST - RESEND_SECONDS
+    return now - max(sent, min(state.confirmed_at, latest)) >= RESEND_SECONDS
 
 
 def _size(work: Work, client: int) -> int:

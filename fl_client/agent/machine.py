@@ -84,7 +84,7 @@ def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Actio
 def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
     match event:
         case Received(message):
-            return _note_message(state, message), ()
+            return _note_message(state, message, event.now), ()
         case Opened() | OpenFailed():
             return _note_opened(state, event), ()
         case PartReceived():
@@ -119,24 +119,34 @@ def _note_opened(state: State, event: Opened | OpenFailed) -> State:
 
 
 def _note_message(
-    state: State, message: TrainDetail | CurrentRound | Selected | TrainEnd
+    state: State, message: TrainDetail | CurrentRound | Selected | TrainEnd, now: float
 ) -> State:
     match message:
         case TrainDetail():
             return replace(state, detail=message)
         case CurrentRound(run=run):
-            newer = newest(state.current.get(run), message)
-            return replace(state, current={**_of_open_run(state, state.current), run: newer})
+            known = state.current.get(run)
+            newer = newest(known, message)
+            at = now if _confirms_more(known, newer) else state.confirmed_at
+            others = _of_open_run(state, state.current)
+            return replace(state, current={**others, run: newer}, confirmed_at=at)
         case Selected(run=run):
             if _is_outdated(state, message):
                 return state
-            others = _of_open_run(state, state.selected)
-            return replace(state, selected={**others, run: message})
+            kept = _of_open_run(state, state.selected)
+            return replace(state, selected={**kept, run: message})
         case TrainEnd():
-            kept = state.ended
-            if len(kept) >= MOST_ENDED:
-                kept = frozenset({state.detail.run} & kept if state.detail else ())
-            return replace(state, ended=kept | {message.run})
+            ended = state.ended
+            if len(ended) >= MOST_ENDED:
+                ended = frozenset({state.detail.run} & ended if state.detail else ())
+            return replace(state, ended=ended | {message.run})
+
+
+def _confirms_more(known: CurrentRound | None, newer: CurrentRound) -> bool:
+    if known is None or known.round != newer.round:
+        return False
+    more = (len(newer.safe) - len(known.safe), len(newer.measured) - len(known.measured))
+    return max(more) > 0
 
 
 def _of_open_run(state: State, known: Mapping[str, M]) -> dict[str, M]:

@@ -55,9 +55,9 @@ class Work:
     """A run that is open on this board.
 
     `snapshots` has, for every client, the rounds whose snapshot is on disk; `metrics` and
-    `results` come from this round's jobs; `sent` is when a result was last sent (infinite: it
-    is being sent). `private`: a client that trains also needs a download of its own. `data` is
-    what is reported of data that only this board has. `secure`: updates are masked.
+    `results` come from this round's jobs; `sent`: when a result was last sent (infinite: it is
+    being sent). `private`: a client that trains also needs a download of its own. `data` is what
+    is reported of data that only this board has. `secure`: updates are masked.
     """
 
     run: str
@@ -82,16 +82,16 @@ class State:
     """What the board has received, in whatever order, and the run it works on.
 
     `current` and `selected` have a message per run: for the run of `detail` and one other, so
-    that a message of an old run cannot displace that of the new one. `weights` are the (run,
-    round) of the complete models on disk, the newest last; `private` has, for every client, the
-    (run, round) of its own complete download, and `steps` which step of a secured round it is
-    for. `code` is the users' code that the run was opened
-    with: a coordinator may be resumed with another version.
+    that a message of an old run cannot displace that of the new one. `confirmed_at` is when
+    anything of any board was last confirmed. `weights` are the (run, round) of the models on
+    disk, the newest last; `private` has, for every client, the (run, round) of its own complete
+    download, and `steps` which step of a secured round it is for. `code`: as it was opened.
     """
 
     detail: TrainDetail | None = None
     current: Mapping[str, CurrentRound] = field(default_factory=dict)
     selected: Mapping[str, Selected] = field(default_factory=dict)
+    confirmed_at: float = -math.inf
     weights: tuple[tuple[str, int], ...] = ()
     private: Mapping[int, tuple[str, int]] = field(default_factory=dict)
     steps: Mapping[int, tuple[str, int, Step]] = field(default_factory=dict)

@@ -25,6 +25,8 @@ from fl_server.watch import facts
 
 REPEAT_AT_MOST = 30.0
 CONFIRM_SECONDS = 0.25
+# A confirmation names all clients and goes to all boards.
+CONFIRM_SECONDS_PER_BOARD = 0.001
 WAITING_SECONDS = 3.0
 
 
@@ -59,9 +61,11 @@ def repeat(
             *current_round(policy, state, phase),
         )
         return replace(state, phase=again), notes + everything
-    if phase.unpublished and now - phase.published >= CONFIRM_SECONDS:
+    pause = max(CONFIRM_SECONDS, len(state.boards) * CONFIRM_SECONDS_PER_BOARD)
+    if phase.unpublished and now - phase.published >= pause:
         confirmed = replace(phase, unpublished=False, published=now)
-        return replace(state, phase=confirmed), notes + current_round(policy, state, phase)
+        confirmation = Publish(_confirmed(policy, state, phase))
+        return replace(state, phase=confirmed), (*notes, confirmation)
     return state, notes
 
 
@@ -96,13 +100,24 @@ def send_secrets(phase: Working) -> tuple[Action, ...]:
 
 def current_round(policy: Policy, state: State, phase: Working) -> tuple[Action, ...]:
     """What is confirmed, and who trains and tests."""
+    selected = Selected(
+        run=policy.run,
+        round=phase.round_number,
+        clients=phase.selected,
+        testers=phase.testers,
+        started=phase.older,
+    )
+    return Publish(_confirmed(policy, state, phase)), Publish(selected)
+
+
+def _confirmed(policy: Policy, state: State, phase: Working) -> CurrentRound:
     safe, answered = phase.safe | phase.rejected, frozenset[int]()
     step: Step = ""
     if phase.sealing is not None:
         step, everybody = phase.sealing.step, frozenset(phase.selected)
         safe |= everybody - phase.sealing.among(everybody)
         answered = everybody - phase.unanswered
-    current = CurrentRound(
+    return CurrentRound(
         run=policy.run,
         round=phase.round_number,
         incarnation=state.incarnation,
@@ -112,11 +127,3 @@ def current_round(policy: Policy, state: State, phase: Working) -> tuple[Action,
         step=step,
         answered=tuple(sorted(answered)),
     )
-    selected = Selected(
-        run=policy.run,
-        round=phase.round_number,
-        clients=phase.selected,
-        testers=phase.testers,
-        started=phase.older,
-    )
-    return Publish(current), Publish(selected)

@@ -7,7 +7,7 @@ import msgspec
 from common.wire.messages import (
     TrainEnd,
 )
-from fl_client.agent.duties import RESEND_SECONDS, UNCONFIRMED_BYTES
+from fl_client.agent.duties import RESEND_AT_MOST, RESEND_SECONDS, UNCONFIRMED_BYTES
 from fl_client.agent.state import (
     PartReceived,
     Publish,
@@ -42,6 +42,17 @@ def test_an_update_is_sent_again_until_it_is_safe() -> None:
     machine.take(UpdateStreamed(0, 1, machine.now))
     machine.receive(current(safe=(0,)))
     assert machine.wait(100.0) == ()
+
+
+def test_while_others_are_confirmed_nothing_is_sent_again_but_not_for_ever() -> None:
+    machine = working(clients=(0,))
+    machine.take(Trained(train(0), trained(train(0)), machine.now))
+    machine.take(UpdateStreamed(0, 1, machine.now))
+    for others in range(1, int(RESEND_AT_MOST / 2)):
+        machine.receive(current(safe=tuple(range(1, 1 + others))))
+        assert machine.wait(2.0) == ()
+    machine.receive(current(safe=tuple(range(1, 40))))
+    assert machine.wait(2.0) == (Publish(trained(train(0))), SendUpdate(0, 1, again=True))
 
 
 def test_large_updates_wait_until_those_before_them_are_safe() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from common.wire.messages import (
@@ -218,6 +220,17 @@ def test_what_became_safe_is_confirmed_but_not_too_often() -> None:
     machine.wait(CONFIRM_SECONDS / 4)
     assert list(machine.said.safe) == [0, 1]
     assert machine.said.measured == (2,)
+
+
+def test_a_confirmation_repeats_nothing_and_is_the_rarer_the_more_boards_read_it() -> None:
+    machine = begun()
+    many = {f"light-{at}": machine.state.boards["a"] for at in range(2000)}
+    machine.state = replace(machine.state, boards={**machine.state.boards, **many})
+    machine.store(0)
+    assert machine.wait(1.9) == ()
+    (confirmed,) = machine.wait(0.2)
+    assert isinstance(confirmed, Publish)
+    assert isinstance(confirmed.message, CurrentRound)
 
 
 @pytest.mark.parametrize(
