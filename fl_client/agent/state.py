@@ -56,8 +56,8 @@ class Work:
 
     `snapshots` has, for every client, the rounds whose snapshot is on disk; `metrics` and
     `results` come from this round's jobs; `sent`: when a result was last sent (infinite: it is
-    being sent). `private`: a client that trains also needs a download of its own. `data` is what
-    is reported of data that only this board has. `secure`: updates are masked.
+    being sent). `private`: a client that trains also needs a download of its own. `data` is
+    reported of data that only this board has. `secure`: updates are masked.
     """
 
     run: str
