@@ -10,7 +10,7 @@ import dataclasses
 import functools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.model.parts import Setup, digest
@@ -177,7 +177,30 @@ def check_that_it_is_like_an_unsecured_one(setup: Setup, outcome: Outcome) -> No
     assert outcome.lines == plain.lines
 
 
+# The board of a client who has shared its secrets dies; those who have not are enough for the
+# next round.
+DESERTED = bytes.fromhex(
+    "00000000000000000000000000000020000000fa0000000000000000000000000000000000000001"
+    "6f000001f70000000000000100000001b80000010001000100010000001500000000000000004d02"
+    "00000068006d0000000000000000000000010a000001000000000000000000000000000000000000"
+    "0000000000000000000000000000000000000000000000000000000000000000000500687600"
+)
+
+
 @settings(max_examples=40)
+@example(
+    Setup(
+        boards=((0, 1, 2), (3,)),
+        grace=0.0,
+        local=True,
+        min_updates=2,
+        rounds=2,
+        start_with=3,
+        threshold=0.51,
+    ),
+    DESERTED,
+    1,
+)
 @given(hasty_secured_setups, stories, st.none() | st.integers(0, 2))
 def test_an_impatient_secured_run_ends_and_opens_no_sum_of_too_few(
     setup: Setup, story: bytes, gone: int | None

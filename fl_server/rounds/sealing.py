@@ -8,6 +8,7 @@
              overdue, and as many have                           -> opening
     opening  as many have answered                               -> the round closes
     any      everybody else is overdue, but fewer have           -> the round closes with no sum
+             (at once if others are enough for another round; it waits for them otherwise)
 
 Who is in a step is decided when it begins, journaled before it is published, and never changes:
 masks only cancel if everybody means the same clients.
@@ -20,7 +21,7 @@ from dataclasses import replace
 from common.privacy.rules import needed
 from common.wire.messages import Info, Step
 from fl_server.rounds.boards import note_sign_of_life, unpublished
-from fl_server.rounds.selection import enough, is_overdue
+from fl_server.rounds.selection import enough, is_overdue, not_given_up
 from fl_server.rounds.state import (
     Action,
     Answered,
@@ -91,7 +92,9 @@ def advance_step(
     first = sealing.step == "keys"
     least = enough(policy) if first else min(policy.min_updates, len(sealing.clients))
     if waits and len(clients) < least:
-        return None
+        if first or len(not_given_up(policy, state, now)) < enough(policy):
+            return None
+        return _give_up(phase, sealing, len(clients))  # a round of others can begin
     threshold = needed(policy.threshold, len(clients)) if first else sealing.threshold
     if len(clients) < (max(least, threshold) if first else threshold):
         return _give_up(phase, sealing, len(clients))
