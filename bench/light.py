@@ -52,6 +52,7 @@ class LightBoard:
         self._complete: tuple[str, int] = ("", 0)
         self._answered: tuple[str, int] = ("", 0)
         self._sent: dict[int, float] = {}  # when
+        self._confirmed_at = -math.inf  # anything of any board
 
     def work(self) -> None:
         """Serve rounds, for ever."""
@@ -77,6 +78,8 @@ class LightBoard:
             case Chunk(header) if self._downloads.add(message):
                 self._complete = (header.run, header.round)
             case CurrentRound():
+                if self._current is not None and len(message.safe) > len(self._current.safe):
+                    self._confirmed_at = time.monotonic()
                 self._current = message
             case Selected():
                 self._selected = message
@@ -103,7 +106,8 @@ class LightBoard:
         size, now = self._downloads.path(*self._complete).stat().st_size, time.monotonic()
         most, safe = max(1, UNCONFIRMED_BYTES // size), frozenset(current.safe)
         for client in self._clients:
-            due = now - self._sent.get(client, -math.inf) >= RESEND_SECONDS
+            waiting = now - max(self._sent.get(client, -math.inf), self._confirmed_at)
+            due = client not in self._sent or waiting >= RESEND_SECONDS
             if client not in selected.clients or client in safe or not due:
                 continue
             if client in self._sent or len(self._sent.keys() - safe) < most:
