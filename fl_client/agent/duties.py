@@ -192,7 +192,7 @@ def send(
     open_bytes = sum(
         _size(work, client)
         for (kind, client, _), at in sent.items()
-        if kind == "train" and client not in current.safe and not is_due(state, at, now)
+        if kind == "train" and client not in current.safe and not _is_due(state, at, now)
     )
     for client in sorted(set(selected.clients).intersection(policy.clients)):
         round_number = round_of(selected, client)
@@ -200,7 +200,7 @@ def send(
         if work.secure:  # its masks must be those that the others mean, too
             there = there and has_downloads(state, work, "train", client, round_number)
         result: ResultKey = ("train", client, round_number)
-        due = is_due(state, sent.get(result, -math.inf), now)
+        due = _is_due(state, sent.get(result, -math.inf), now)
         size = _size(work, client)
         if open_bytes and open_bytes + size > UNCONFIRMED_BYTES:
             continue
@@ -215,13 +215,13 @@ def send(
         if client in measured:
             continue
         result = ("test", client, current.round)
-        if is_due(state, sent.get(result, -math.inf), now):
+        if _is_due(state, sent.get(result, -math.inf), now):
             sent[result] = now
             actions.append(Publish(metrics))
     return replace(work, sent=sent), tuple(actions)
 
 
-def is_due(state: State, sent: float, now: float) -> bool:
+def _is_due(state: State, sent: float, now: float) -> bool:
     """Whether what was sent then is lost, as far as one can tell.
 
     While the coordinator goes on confirming others, it waits its turn: hundreds of boards that

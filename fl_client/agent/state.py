@@ -57,7 +57,7 @@ class Work:
     `snapshots` has, for every client, the rounds whose snapshot is on disk; `metrics` and
     `results` come from this round's jobs; `sent`: when a result was last sent (infinite: it is
     being sent). `private`: a client that trains also needs a download of its own. `data` is
-    reported of data that only this board has. `secure`: updates are masked.
+    what is reported of this board's own data. `secure`: updates are masked.
     """
 
     run: str
@@ -83,9 +83,9 @@ class State:
 
     `current` and `selected` have a message per run: for the run of `detail` and one other, so
     that a message of an old run cannot displace that of the new one. `confirmed_at` is when
-    anything of any board was last confirmed. `weights` are the (run, round) of the models on
-    disk, the newest last; `private` has, for every client, the (run, round) of its own complete
-    download, and `steps` which step of a secured round it is for. `code`: as it was opened.
+    anything of any board was last confirmed. `weights` are the (run, round) of the whole models
+    on disk, the newest last; `private` has, for every client, the (run, round) of its own whole
+    download, and `steps` which step of a secured round it is for. `code`: that it opened with.
     """
 
     detail: TrainDetail | None = None
