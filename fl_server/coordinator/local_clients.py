@@ -89,17 +89,21 @@ class _Processes:
     def do(self, orders: Sequence[JobOrder]) -> Iterator[Answer]:
         waiting = list(reversed(orders))
         running: dict[int, JobOrder] = {}
-        while waiting or running:
-            while waiting and len(running) < self._size:
-                order = waiting.pop()
-                running[order.job] = order
-                self._pool.start(order)
+        self._start(waiting, running)
+        while running:
             report = self._reports.get()
             if isinstance(report, EpochDone):
                 yield running[report.job], report
             elif isinstance(report, JobDone | JobError):
                 order = running.pop(report.job)
+                self._start(waiting, running)  # it trains while this one is taken in
                 yield order, done(order, report)
+
+    def _start(self, waiting: list[JobOrder], running: dict[int, JobOrder]) -> None:
+        while waiting and len(running) < self._size:
+            order = waiting.pop()
+            running[order.job] = order
+            self._pool.start(order)
 
     def release(self) -> None:
         self._pool.release()

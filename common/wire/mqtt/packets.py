@@ -1,13 +1,16 @@
-"""PURE: incoming MQTT v5 packets with their properties cut out.
+"""PURE: incoming MQTT v5 packets, read without their properties.
 
 Nothing here uses a property of an incoming packet, but any publisher can attach some to its
 messages, and brokers pass them on. paho 2.2.0 parses them in quadratic time (200,000 empty ones
 take minutes) and ends the connection at text that the standard forbids and brokers let through,
 such as U+FEFF. So paho gets packets without them; their length is read, their content is not.
+Messages and acknowledgements, of which there are many, are read here: paho copies a payload
+four times and makes an object for the properties of each.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 PUBLISH: Final = 0x30
@@ -24,18 +27,40 @@ _NONE = b"\0"  # the length of no properties
 _LENGTH_BYTES = 4  # of a variable byte integer, at most
 
 
-def without_properties(command: int, packet: bytearray) -> bytearray:
-    """The packet as a peer without properties would have sent it; `command` is its first byte.
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A message: its topic as it was sent, its packet id (0 with QoS 0) and its payload."""
 
-    A PUBLISH whose properties are longer than itself loses its payload: what cannot be read is
-    dropped and confirmed by its receiver like any other nonsense.
+    topic: bytes
+    mid: int
+    payload: bytes
+
+
+def read_publish(command: int, packet: bytearray) -> Published:
+    """What a PUBLISH says; `command` is its first byte.
+
+    One whose properties are longer than itself has no payload: what cannot be read is dropped
+    and confirmed by its receiver like any other nonsense.
     """
+    name_end = 2 + int.from_bytes(packet[:2], "big")
+    head = name_end + (2 if command & 0x06 else 0)
+    mid = int.from_bytes(packet[name_end:head], "big")
+    with memoryview(packet) as whole:
+        payload = bytes(whole[head + _properties_size(packet, head) :])
+    return Published(bytes(packet[2:name_end]), mid, payload)
+
+
+def read_puback(packet: bytearray) -> tuple[int, int]:
+    """The packet id of what is acknowledged, and the reason: 0 if all is well."""
+    return int.from_bytes(packet[:2], "big"), packet[2] if len(packet) > 2 else 0
+
+
+def without_properties(command: int, packet: bytearray) -> bytearray:
+    """A packet as a peer without properties would have sent it; `command` is its first byte."""
     kind = command & 0xF0
-    if kind == PUBLISH:
-        return _cut(packet, _publish_head(command, packet))
     if kind in {SUBACK, UNSUBACK}:
-        return _cut(packet, 2)
-    if kind in {PUBACK, PUBREC, PUBREL, PUBCOMP}:
+        return packet[:2] + _NONE + packet[2 + _properties_size(packet, 2) :]
+    if kind in {PUBREC, PUBREL, PUBCOMP}:
         return packet[:3]  # packet id, reason
     if kind == DISCONNECT:
         return packet[:1]  # reason
@@ -44,20 +69,12 @@ def without_properties(command: int, packet: bytearray) -> bytearray:
     return packet
 
 
-def _publish_head(command: int, packet: bytearray) -> int:
-    """The length of what stands before the properties: topic, and packet id if there is one."""
-    topic = int.from_bytes(packet[:2], "big")
-    return 2 + topic + (2 if command & 0x06 else 0)
-
-
-def _cut(packet: bytearray, head: int) -> bytearray:
-    """The packet without the properties that begin behind `head` bytes."""
+def _properties_size(packet: bytearray, at: int) -> int:
+    """The length of the properties that begin there, with that of the length itself."""
     length = used = 0
-    for byte in packet[head : head + _LENGTH_BYTES]:
+    for byte in packet[at : at + _LENGTH_BYTES]:
         length |= (byte & 0x7F) << (7 * used)
         used += 1
         if byte < 0x80:
             break
-    if length == 0 and used == 1:
-        return packet
-    return packet[:head] + _NONE + packet[head + used + length :]
+    return used + length

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from broker.process import Broker
 from common.wire.link import Arrived
-from common.wire.mqtt.packets import PUBLISH, without_properties
+from common.wire.mqtt.packets import (
+    PUBLISH,
+    Published,
+    read_puback,
+    read_publish,
+    without_properties,
+)
 from common.wire.topics import Packet
 from tests.broker.raw import (
     CONTENT_TYPE,
@@ -94,9 +100,8 @@ def test_the_block_is_cut_out_whatever_it_holds(
 ) -> None:
     sent = publish(topic, payload, properties=properties)
     body = bytearray(sent[1 + len(variable(_length(sent))) :])
-    plain = publish(topic, payload)
-    expected = plain[1 + len(variable(_length(plain))) :]
-    assert without_properties(sent[0], body) == expected
+    found = read_publish(sent[0], body)
+    assert (found.topic, found.payload) == (topic.encode(), payload)
 
 
 def _length(sent: bytes) -> int:
@@ -110,21 +115,43 @@ def _length(sent: bytes) -> int:
 
 
 @given(st.integers(0, 255), st.binary(max_size=100))
-def test_no_packet_is_too_odd_to_be_cut(command: int, body: bytes) -> None:
+def test_no_packet_is_too_odd_to_be_read(command: int, body: bytes) -> None:
     assert len(without_properties(command, bytearray(body))) <= len(body) + 1
+    found = read_publish(command, bytearray(body))
+    assert len(found.topic) + len(found.payload) <= len(body)
+    assert all(0 <= number < 2**16 for number in (found.mid, *read_puback(bytearray(body))))
 
 
 def test_properties_longer_than_their_packet_leave_an_empty_payload() -> None:
     body = bytearray(text("t") + b"\0\7" + variable(1000) + b"short")
-    assert without_properties(PUBLISH | 2, body) == text("t") + b"\0\7\0"
+    assert read_publish(PUBLISH | 2, body) == Published(b"t", 7, b"")
+
+
+def test_a_message_without_confirmation_has_no_packet_id() -> None:
+    body = bytearray(text("t") + b"\0" + b"\0\7")
+    assert read_publish(PUBLISH, body) == Published(b"t", 0, b"\0\7")
+
+
+@pytest.mark.parametrize(
+    ("sent", "found"),
+    [
+        (b"\0\7", (7, 0)),
+        (b"\0\7\x10", (7, 16)),
+        (b"\1\0\x87" + b"\x05\x1f\0\2hi", (256, 0x87)),
+    ],
+)
+def test_an_acknowledgement_has_a_packet_id_and_a_reason(
+    sent: bytes, found: tuple[int, int]
+) -> None:
+    assert read_puback(bytearray(sent)) == found
 
 
 @pytest.mark.parametrize(
     ("command", "sent", "left"),
     [
         (0x20, b"\0\0" + b"\x05\x1f\0\2hi", b"\0\0\0"),
-        (0x40, b"\0\7\x10" + b"\x05\x1f\0\2hi", b"\0\7\x10"),
-        (0x40, b"\0\7", b"\0\7"),
+        (0x50, b"\0\7\x10" + b"\x05\x1f\0\2hi", b"\0\7\x10"),
+        (0x50, b"\0\7", b"\0\7"),
         (0x90, b"\0\7" + b"\x05\x1f\0\2hi" + b"\1\x87", b"\0\7\0\1\x87"),
         (0xE0, b"\x8e" + b"\x05\x1f\0\2hi", b"\x8e"),
         (0xE0, b"", b""),
