@@ -23,7 +23,7 @@ ONE_FILE_PER_PAPER = "common/algorithms"  # the one folder that may have more
 LAYERS: dict[str, tuple[set[str], ...]] = {
     "common": (
         {"errors", "__init__"},
-        {"ids", "rng", "texts", "arrays", "plugins", "side_thread"},
+        {"ids", "rng", "texts", "arrays", "plugins", "side_thread", "values"},
         {"disk", "program", "code_files"},
         {"access"},
         {"install", "privacy"},

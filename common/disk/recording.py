@@ -28,6 +28,7 @@ import msgspec
 from common import VERSION
 from common.disk.atomic import disk_errors, explain
 from common.errors import FedbedError, StoreError
+from common.values import Value
 
 log = logging.getLogger(__name__)
 
@@ -189,14 +190,20 @@ def _has_fields(hint: object) -> bool:
     return is_struct or dataclasses.is_dataclass(hint)
 
 
+def _is_ours(kind: object) -> bool:
+    """Whether it is encoded field by field: a state, an event; not a message."""
+    is_value = isinstance(kind, type) and issubclass(kind, Value)
+    return is_value or dataclasses.is_dataclass(kind)
+
+
 def encoded(value: object) -> msgspec.Raw:
     """A value as JSON, as in a recording."""
     if isinstance(value, float) and math.isinf(value):
         return msgspec.Raw(msgspec.json.encode(str(value)))
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+    if not _is_ours(type(value)):
         return msgspec.Raw(msgspec.json.encode(value))
     fields: dict[str, object] = {}
-    for name, hint in _hints(type(value)).items():
+    for name, hint in _hints(cast("type", type(value))).items():
         part = getattr(value, name)
         tagged = type(part).__name__ in _classes(hint)
         fields[name] = {type(part).__name__: encoded(part)} if tagged else encoded(part)
@@ -205,10 +212,13 @@ def encoded(value: object) -> msgspec.Raw:
 
 def decoded(data: msgspec.Raw, kind: type[T]) -> T:
     """A value of this kind; msgspec.DecodeError, KeyError or ValueError if it is none."""
-    if not dataclasses.is_dataclass(kind):
+    if not _is_ours(kind):
         return msgspec.json.decode(data, type=kind)
     fields = msgspec.json.decode(data, type=_Fields)
-    made = {name: _decode_field(fields[name], hint) for name, hint in _hints(kind).items()}
+    made = {
+        name: _decode_field(fields[name], hint)
+        for name, hint in _hints(cast("type", kind)).items()
+    }
     return kind(**made)
 
 

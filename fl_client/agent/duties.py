@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Set
-from dataclasses import replace
 from typing import TypeAlias
 
 import msgspec
 
+from common.values import replace
 from common.wire.messages import CurrentRound, Info, Selected
 from common.worker.snapshot_choice import base_snapshot
 from fl_client.agent.state import (

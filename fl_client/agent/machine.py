@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TypeVar
 
+from common.values import replace
 from common.wire.messages import (
     CurrentRound,
     Info,

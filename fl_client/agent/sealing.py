@@ -13,8 +13,8 @@ are sent until `current_round` lists them.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
+from common.values import replace
 from common.wire.messages import CurrentRound, Selected, Step
 from fl_client.agent.duties import JobKey
 from fl_client.agent.state import Action, Policy, ResultKey, SendSecret, State, Work

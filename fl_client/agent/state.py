@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+import msgspec
+
+from common.values import Value
 from common.wire.messages import (
     ClientData,
     ClientMetrics,
@@ -42,16 +45,14 @@ class Job:
     base: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Value, frozen=True):
     """A job that failed: it is not started again before `at`."""
 
     at: float
     gap: float
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Value, frozen=True):
     """A run that is open on this board.
 
     `snapshots` has, for every client, the rounds whose snapshot is on disk; `metrics` and
@@ -64,21 +65,20 @@ class Work:
     coupled: bool = False
     stateful: bool = False
     private: bool = False
-    snapshots: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    snapshots: Mapping[int, frozenset[int]] = msgspec.field(default_factory=dict)
     jobs: frozenset[Job] = frozenset()
     cancelled: frozenset[Job] = frozenset()
-    metrics: Mapping[int, ClientMetrics] = field(default_factory=dict)
-    results: Mapping[int, Info] = field(default_factory=dict)
-    sent: Mapping[ResultKey, float] = field(default_factory=dict)
-    retries: Mapping[ResultKey, Retry] = field(default_factory=dict)
+    metrics: Mapping[int, ClientMetrics] = msgspec.field(default_factory=dict)
+    results: Mapping[int, Info] = msgspec.field(default_factory=dict)
+    sent: Mapping[ResultKey, float] = msgspec.field(default_factory=dict)
+    retries: Mapping[ResultKey, Retry] = msgspec.field(default_factory=dict)
     part_at: float = -math.inf
-    data: Mapping[int, ClientData] = field(default_factory=dict)
+    data: Mapping[int, ClientData] = msgspec.field(default_factory=dict)
     data_sent: float = -math.inf
     secure: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Value, frozen=True):
     """What the board has received, in whatever order, and the run it works on.
 
     `current` and `selected` have a message per run: for the run of `detail` and one other, so
@@ -89,16 +89,16 @@ class State:
     """
 
     detail: TrainDetail | None = None
-    current: Mapping[str, CurrentRound] = field(default_factory=dict)
-    selected: Mapping[str, Selected] = field(default_factory=dict)
+    current: Mapping[str, CurrentRound] = msgspec.field(default_factory=dict)
+    selected: Mapping[str, Selected] = msgspec.field(default_factory=dict)
     confirmed_at: float = -math.inf
     weights: tuple[tuple[str, int], ...] = ()
-    private: Mapping[int, tuple[str, int]] = field(default_factory=dict)
-    steps: Mapping[int, tuple[str, int, Step]] = field(default_factory=dict)
+    private: Mapping[int, tuple[str, int]] = msgspec.field(default_factory=dict)
+    steps: Mapping[int, tuple[str, int, Step]] = msgspec.field(default_factory=dict)
     ended: frozenset[str] = frozenset()
     opening: str = ""
     reopen_at: float = -math.inf
-    code: Mapping[str, str] = field(default_factory=dict)
+    code: Mapping[str, str] = msgspec.field(default_factory=dict)
     work: Work | None = None
 
 

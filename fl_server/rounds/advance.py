@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from common.ids import brief_ids
+from common.values import replace
 from common.wire.messages import CurrentRound
 from fl_server.rounds.buffered import advance_buffer, open_buffer
 from fl_server.rounds.publishing import (

@@ -8,9 +8,9 @@ well. Any message of it brings it back.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from common.ids import brief_ids
+from common.values import replace
 from common.wire.messages import COORDINATOR, Connected, Info
 from fl_server.rounds.state import (
     REPEAT_SECONDS,

@@ -21,8 +21,8 @@ train others when that is done. Such a round waits for tests, and for no trainin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
+from common.values import replace
 from common.wire.messages import Info
 from fl_server.rounds.publishing import (
     current_round,

@@ -25,8 +25,8 @@ no sign of life in this round, and now and then in any case, as a board may have
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from common.values import replace
 from common.wire.messages import (
     ClientMetrics,
     Connected,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
+
+from common.values import Value
 from fl_server.rounds.steps import Sealing
 
 REPEAT_SECONDS = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
+class Board(Value, frozen=True):
     """What is known of a board.
 
     `seen_in` is the last round in which it gave a sign of life, `last_message` when its last
@@ -26,7 +28,7 @@ class Board:
     lost_at: float | None = None
     seen_in: int = 0
     last_message: float = 0.0
-    away: Mapping[int, float] = field(default_factory=dict)
+    away: Mapping[int, float] = msgspec.field(default_factory=dict)
     workers: int = 0  # how many clients it trains side by side; 0: unknown
 
     def lost_since(self, client: int) -> float | None:
@@ -43,8 +45,7 @@ class Known:
     seconds: float | None = None  # of its training
 
 
-@dataclass(frozen=True, slots=True)
-class Gathering:
+class Gathering(Value, frozen=True):
     """Waiting for participants: before the first round, and for those a restarted coordinator
     has not met yet before its next one (no longer than `grace`); or paused."""
 
@@ -52,8 +53,7 @@ class Gathering:
     published: float = -math.inf  # while paused: that nothing more is wanted of boards
 
 
-@dataclass(frozen=True, slots=True)
-class Working:
+class Working(Value, frozen=True):
     """A round is open; `sealing` is the step of a secured one.
 
     `started` has, in buffered rounds, for every selected client the round whose model it
@@ -68,7 +68,7 @@ class Working:
     measured: frozenset[int] = frozenset()
     rejected: frozenset[int] = frozenset()
     spared: frozenset[int] = frozenset()  # selected, and not needed any more
-    failed: Mapping[int, float] = field(default_factory=dict)
+    failed: Mapping[int, float] = msgspec.field(default_factory=dict)
     published: float = -math.inf
     repeated: float = -math.inf
     gap: float = REPEAT_SECONDS
@@ -76,7 +76,7 @@ class Working:
     waited: frozenset[int] = frozenset()
     weights_published: float = -math.inf
     sealing: Sealing | None = None
-    started: Mapping[int, int] = field(default_factory=dict)
+    started: Mapping[int, int] = msgspec.field(default_factory=dict)
 
     def start_of(self, client: int) -> int:
         """The round whose model a client trains."""
@@ -111,17 +111,15 @@ class Working:
         return self.untrained | self.untested | self.unanswered
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
+class Closing(Value, frozen=True):
     """The updates of a round are being aggregated."""
 
     round_number: int
     used: tuple[int, ...]
-    started: Mapping[int, int] = field(default_factory=dict)
+    started: Mapping[int, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Value, frozen=True):
     """The run is over."""
 
     reason: str

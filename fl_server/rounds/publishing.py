@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from common.ids import brief_ids
+from common.values import replace
 from common.wire.messages import CurrentRound, Selected, Step, TrainEnd
 from fl_server.rounds.boards import may_not_know
 from fl_server.rounds.state import (

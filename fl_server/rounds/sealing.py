@@ -16,9 +16,8 @@ masks only cancel if everybody means the same clients.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from common.privacy.rules import needed
+from common.values import replace
 from common.wire.messages import Info, Step
 from fl_server.rounds.boards import note_sign_of_life, unpublished
 from fl_server.rounds.selection import enough, is_overdue, not_given_up

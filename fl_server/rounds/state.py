@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import msgspec
+
+from common.values import Value
 from common.wire.messages import ClientMetrics, Connected, Info, Step
 from fl_server.rounds.actions import Action as Action
 from fl_server.rounds.actions import Announce as Announce
@@ -33,8 +36,7 @@ from fl_server.rounds.policy import Policy as Policy
 from fl_server.rounds.requests import Request, Requested
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Value, frozen=True):
     """Everything the coordinator decides on; `started` is when this one began.
 
     `reported` are the clients whose boards have reported how much data of their own they have.
@@ -44,13 +46,13 @@ class State:
     phase: Phase
     incarnation: int = 1
     done: int = 0
-    boards: Mapping[str, Board] = field(default_factory=dict)
-    accepted: Mapping[int, int] = field(default_factory=dict)
+    boards: Mapping[str, Board] = msgspec.field(default_factory=dict)
+    accepted: Mapping[int, int] = msgspec.field(default_factory=dict)
     started: float = -math.inf
     reported: frozenset[int] = frozenset()
     request: Request = "run"
-    busy: Mapping[int, int] = field(default_factory=dict)
-    known: Mapping[int, Known] = field(default_factory=dict)
+    busy: Mapping[int, int] = msgspec.field(default_factory=dict)
+    known: Mapping[int, Known] = msgspec.field(default_factory=dict)
 
     def registered(self, *, connected: bool = False) -> frozenset[int]:
         """Clients that some board simulates (`connected`: a board that is there now)."""

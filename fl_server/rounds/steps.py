@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from common.values import Value
 from common.wire.messages import Step
 
 
-@dataclass(frozen=True, slots=True)
-class Sealing:
+class Sealing(Value, frozen=True):
     """The open step of a secured round, and who is in it.
 
     `keys`     all selected clients, who send their keys

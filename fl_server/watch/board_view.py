@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from common.texts import shortened
+from common.values import Value, replace
 from common.wire.messages import Telemetry
 from fl_server.watch import facts
 from fl_server.watch.facts.making import PROBLEM_LETTERS
 
 
-@dataclass(frozen=True, slots=True)
-class BoardView:
+class BoardView(Value, frozen=True):
     """One board as it is seen."""
 
     clients: tuple[int, ...] = ()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import msgspec
+
+from common.values import Value, replace
 from common.wire.messages import Info
 from fl_server.watch import facts
 from fl_server.watch.facts import Fact
@@ -17,8 +19,7 @@ Kind = Literal["train", "test"]
 _KINDS: dict[str, Kind] = {"training": "train", "trained": "train", "testing": "test"}
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Value, frozen=True):
     """One client's work; open as long as it has no end. `cut`: the board was lost meanwhile."""
 
     client: int
@@ -32,11 +33,10 @@ class Span:
 Lanes = Mapping[str, tuple[Span, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Value, frozen=True):
     """The last spans of every board, and when each of the last rounds began."""
 
-    lanes: Lanes = field(default_factory=dict)
+    lanes: Lanes = msgspec.field(default_factory=dict)
     marks: tuple[tuple[int, float], ...] = ()
 
     def after(self, fact: Fact, owner: str | None = None) -> Timeline:

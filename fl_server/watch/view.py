@@ -7,10 +7,12 @@ facts are in events.jsonl, so a view works live, afterwards and in a test.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import TypeVar
 
+import msgspec
+
+from common.values import Value, replace
 from common.wire.messages import Ids
 from fl_server.watch import facts
 from fl_server.watch.board_view import BoardView
@@ -30,8 +32,7 @@ from fl_server.watch.timeline import Timeline
 AnyLine = TypeVar("AnyLine", bound=TrainingLine)
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Value, frozen=True):
     """A run as it is seen.
 
     `lines` are the tested models, `closed` the finished rounds; both by round, each once.
@@ -47,7 +48,7 @@ class View:
     phase: str = "connecting"
     control_state: str = ""  # "pausing", "paused" or "stopping" if somebody asked for it
     started: float = 0.0
-    boards: Mapping[str, BoardView] = field(default_factory=dict)
+    boards: Mapping[str, BoardView] = msgspec.field(default_factory=dict)
     unlisted: frozenset[str] = frozenset()  # boards beyond MOST_BOARDS, as far as counted
     selected: tuple[int, ...] = ()
     testers: tuple[int, ...] = ()
@@ -60,9 +61,9 @@ class View:
     finished: bool = False
     coordinator: bool | None = None
     broker: str = ""
-    experiment: Mapping[str, object] = field(default_factory=dict)
-    timeline: Timeline = field(default_factory=Timeline)
-    refused: Mapping[str, int] = field(default_factory=dict)
+    experiment: Mapping[str, object] = msgspec.field(default_factory=dict)
+    timeline: Timeline = msgspec.field(default_factory=Timeline)
+    refused: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     def after(self, fact: Fact) -> View:
         """The view once this fact is known."""

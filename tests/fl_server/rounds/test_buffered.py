@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from common.values import replace
 from common.wire.messages import Selected
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.state import Close, Open, Policy, Publish, Rejected, SendWeights, Working
@@ -155,8 +156,8 @@ def test_a_client_that_has_lost_its_older_model_starts_from_the_newest() -> None
 
 def test_after_a_crash_who_trained_goes_on() -> None:
     machine = resumed(TWO, safe=(2,), done=3)
-    phase = dataclasses.replace(machine.working, started={0: 2, 1: 4, 2: 3, 3: 4})
-    machine.state = dataclasses.replace(machine.state, phase=phase)
+    phase = replace(machine.working, started={0: 2, 1: 4, 2: 3, 3: 4})
+    machine.state = replace(machine.state, phase=phase)
     machine.hear(board("a", A, workers=2), board("b", B, workers=2))
     machine.measure(0, 1, 2, 3, round_number=4)
     machine.store(0, round_number=2)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from common.values import replace
 from common.wire.messages import (
     COORDINATOR,
     CurrentRound,

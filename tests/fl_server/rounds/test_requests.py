@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from common.disk.recording import Recorder, Start, read
+from common.values import replace
 from common.wire.messages import CurrentRound
 from fl_server.cli.replay import ROUNDS
 from fl_server.rounds import machine as rounds
@@ -76,7 +77,7 @@ def test_a_run_stops_when_its_round_has_ended() -> None:
 
 
 def test_the_last_round_ends_the_run_even_if_it_was_to_pause() -> None:
-    machine = begun(replace(begun().policy, rounds=1))
+    machine = begun(dataclasses.replace(begun().policy, rounds=1))
     machine.do_round(1)
     request(machine, "pause")
     machine.measure(0, 1, 2, 3, round_number=2)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
+from common.values import replace
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.state import (
     Close,
@@ -133,7 +133,7 @@ def test_a_round_that_only_waits_for_lost_boards_says_for_whom_once() -> None:
 def test_only_an_update_that_a_closed_round_went_without_was_missed() -> None:
     machine = begun()
     machine.do_round(1)
-    state = dataclasses.replace(machine.state, accepted={0: 1})
+    state = replace(machine.state, accepted={0: 1})
     places = {
         "late": ("run", 1, 1),
         "used": ("run", 1, 0),
