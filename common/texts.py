@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import get_type_hints
+
+import msgspec
+
 
 def printable(text: str) -> str:
     """A text in one line: no newline, escape sequence or other control character in it."""
@@ -25,3 +30,10 @@ def escaped(text: str, keep: str = "") -> str:
 def shortened(text: str, most: int) -> str:
     """At most so many characters of a text."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+@cache
+def text_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields of a class that hold a text, or perhaps None."""
+    hints = get_type_hints(kind)
+    return tuple(n for n in kind.__struct_fields__ if hints[n] in (str, str | None))

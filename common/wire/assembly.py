@@ -7,16 +7,18 @@ small ones may be in memory. Their digest is computed while the next part is on 
 from __future__ import annotations
 
 import hashlib
-from concurrent.futures import Future
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from common.disk.atomic import disk_errors, write_all, write_atomic
+from common.disk.atomic import disk_errors, write_all
 from common.errors import ProtocolError
-from common.side_thread import beside
+from common.side_thread import Later, beside
 from common.wire.chunks import CHUNK, blob_digest, name_of
 from common.wire.messages import Chunk, ChunkHeader
 
 SMALL = 4 * 1024 * 1024
+R = TypeVar("R")
 
 
 class Assembly:
@@ -33,9 +35,7 @@ class Assembly:
         self._bodies: dict[int, bytes | memoryview] = {}
         self._digest = _RunningDigest()
         if not in_memory:
-            with disk_errors(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(b"")
+            self._write(b"")
 
     def fits(self, header: ChunkHeader) -> bool:
         """Whether a chunk is a part of this very blob."""
@@ -68,7 +68,7 @@ class Assembly:
         if self.in_memory:
             data = b"".join(self._bodies[part] for part in sorted(self._bodies))
             self._bodies.clear()
-            write_atomic(self._path, data, durable=False)  # while the digest is computed
+            self._write(data)  # while the digest is computed
             known = self._digest.result(self.header.parts)
         else:
             with disk_errors(self._path):
@@ -80,13 +80,28 @@ class Assembly:
     def keep(self, path: Path) -> None:
         """Store the blob, after `take`, as a file of this name on the same disk."""
         with disk_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.replace(path)
+            _with_folder(path, self._path.replace)
+
+    def _write(self, data: bytes) -> None:
+        """Start the file; until `keep` it has a name under which nobody looks for it."""
+        with disk_errors(self._path):
+            file = _with_folder(self._path, lambda path: path.open("wb", buffering=0))
+            with file:
+                write_all(file, data)
 
     def discard(self) -> None:
         """Drop the blob and its file."""
         self._bodies.clear()
         self._path.unlink(missing_ok=True)
+
+
+def _with_folder(path: Path, do: Callable[[Path], R]) -> R:
+    """Do something that needs the folder of a file, which is made if it is not there."""
+    try:
+        return do(path)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return do(path)
 
 
 class _RunningDigest:
@@ -95,7 +110,7 @@ class _RunningDigest:
     def __init__(self) -> None:
         self._state = hashlib.sha256()
         self._count = 0
-        self._last: Future[None] | None = None
+        self._last: Later[None] | None = None
 
     def add(self, part: int, body: bytes | memoryview) -> None:
         """Take a part, if it is the next one."""

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from common.privacy.rules import MOST_SECURE, Keys, Sealed, Secret
-from common.texts import printable
+from common.texts import printable, text_fields
 
 PROTOCOL = 2
 LARGEST_REAL = 1e30  # sums of as many as there may be stay finite
@@ -38,9 +38,9 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Base of all JSON messages: frozen, strict; texts have no control characters."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
+        for name in text_fields(type(self)):
             value = getattr(self, name)
-            if type(value) is str and not value.isprintable():
+            if value is not None and not value.isprintable():
                 msgspec.structs.force_setattr(self, name, printable(value))
 
 

@@ -10,7 +10,7 @@ from fl_server.rounds.publishing import (
     REPEAT_AT_MOST,
     current_round,
     note_waiting,
-    publish_everything,
+    publish_round,
     repeat,
 )
 from fl_server.rounds.rules import pick
@@ -96,8 +96,7 @@ def _open(
     testers = tuple(sorted(candidates)) if due else ()
     sealing = Sealing() if policy.threshold and selected else None
     working = Working(round_number, selected, testers, now, sealing=sealing)
-    opened = replace(state, phase=working, busy={})
-    published, actions = publish_everything(policy, opened, now)
+    published, actions = publish_round(policy, replace(state, busy={}), working, now)
     return published, (Open(round_number, selected, testers), *actions)
 
 
@@ -125,8 +124,8 @@ def _try_to_close(
     text = (
         f"round {phase.round_number} lacks updates: clients {brief_ids(called)} train instead"
     )
-    more = replace(state, phase=replace(phase, selected=selected, opened=now))
-    published, actions = publish_everything(policy, more, now)
+    more = replace(phase, selected=selected, opened=now)
+    published, actions = publish_round(policy, state, more, now)
     opened = Open(phase.round_number, selected, phase.testers)
     return published, (Report(facts.Called(text)), opened, *actions)
 

@@ -27,7 +27,7 @@ from common.wire.messages import Info
 from fl_server.rounds.publishing import (
     current_round,
     note_waiting,
-    publish_everything,
+    publish_round,
     repeat,
     send_secrets,
 )
@@ -63,8 +63,9 @@ def open_buffer(
     testers = _idle(state, started) if due else ()
     phase = Working(round_number, tuple(sorted(started)), testers, now, started=started)
     phase = replace(phase, spared=frozenset(outdated))
-    opened = replace(state, phase=_filled(policy, state, phase), busy={})
-    published, actions = publish_everything(policy, opened, now)
+    filled = _filled(policy, state, phase)
+    opened = replace(state, phase=filled, busy={})
+    published, actions = publish_round(policy, opened, filled, now)
     notes: tuple[Action, ...] = ()
     if outdated:
         notes = (Report(clients_outdated(round_number, outdated)),)

@@ -74,19 +74,26 @@ def publish_everything(
     """All that boards need to take part, as after a reconnect."""
     match state.phase:
         case Working() as phase:
-            published = replace(
-                phase, published=now, repeated=now, weights_published=now, unpublished=False
-            )
-            return replace(state, phase=published), (
-                Announce(),
-                SendWeights(phase.round_number),
-                *send_secrets(phase),
-                *current_round(policy, state, phase),
-            )
+            published, actions = publish_round(policy, state, phase, now)
+            return published, (Announce(), *actions)
         case Finished(reason):
             return state, (Publish(TrainEnd(run=policy.run, reason=reason)),)
         case Gathering() | Closing():
             return state, (Announce(),)
+
+
+def publish_round(
+    policy: Policy, state: State, phase: Working, now: float
+) -> tuple[State, tuple[Action, ...]]:
+    """A round that is opened, for boards that know the experiment since they connected."""
+    published = replace(
+        phase, published=now, repeated=now, weights_published=now, unpublished=False
+    )
+    return replace(state, phase=published), (
+        SendWeights(phase.round_number),
+        *send_secrets(phase),
+        *current_round(policy, state, phase),
+    )
 
 
 def send_secrets(phase: Working) -> tuple[Action, ...]:

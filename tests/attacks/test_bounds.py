@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import msgspec
@@ -61,7 +60,7 @@ def test_boards_without_a_client_of_the_run_give_way_to_one_that_has_one() -> No
 
 
 def test_a_late_update_of_a_client_that_nobody_knows_is_not_remembered() -> None:
-    state = dataclasses.replace(rounds.start(incarnation=1, now=0.0), done=2)
+    state = msgspec.structs.replace(rounds.start(incarnation=1, now=0.0), done=2)
     late = [
         client
         for client in range(1000)

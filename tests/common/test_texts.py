@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.texts import escaped, printable, shortened
+from common.texts import escaped, printable, shortened, text_fields
+from common.wire.messages import Info, TrainDetail
 from tests.hostile import HOSTILE, controls
 
 
@@ -24,3 +25,8 @@ def test_nothing_is_lost_by_escaping() -> None:
 def test_long_texts_are_cut_visibly() -> None:
     assert shortened("abcdef", 4) == "abc…"
     assert shortened("abcd", 4) == "abcd"
+
+
+def test_the_texts_of_a_message_are_found_by_its_types() -> None:
+    assert text_fields(Info) == ("run", "board", "problem", "arithmetic")
+    assert text_fields(TrainDetail) == ("version", "run")

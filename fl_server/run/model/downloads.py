@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 from common.arrays import Array, Arrays
 from common.config import Experiment
 from common.data.reported import LocalData
 from common.experiment.resolve import buffers_of, server_of
-from common.side_thread import beside
+from common.side_thread import Later, beside
 from common.wire.assembly import SMALL
 from common.wire.chunks import blob_digest
 from common.wire.tensors import ModelMeta, UpdateMeta, decode_tensors, encode_tensors
@@ -32,7 +30,7 @@ class Downloads:
         self._round = 0
         self._blob = b""
         self.digest = ""  # of the blob, if it is known
-        self._coming: Future[tuple[bytes, str]] | None = None
+        self._coming: Later[tuple[bytes, str]] | None = None
         self._sent: dict[int, Arrays] = {}
 
     def renew(self, state: Arrays, round_number: int) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 
 from common.arrays import Array, Sums
-from common.side_thread import beside
+from common.side_thread import Later, beside
 from common.wire.tensors import UpdateMeta
 
 
@@ -20,7 +19,7 @@ class RunningMean:
         self._sums = Sums()
         self._waited_for: list[int] = []
         self._added: list[int] = []
-        self._work: list[Future[None]] = []
+        self._work: list[Later[None]] = []
 
     def open(self, selected: Sequence[int]) -> None:
         """Updates of these clients will come."""

@@ -8,7 +8,7 @@ from common.errors import ProtocolError, StrayUpdateError
 from common.privacy.exact import Scale
 from common.privacy.site_sums import as_received
 from common.wire.messages import Job
-from common.wire.tensors import SumMeta, decode_meta, decode_tensors
+from common.wire.tensors import SumMeta, decode_meta, decode_tensors, is_sum
 from fl_server.run.checks import Checks
 from fl_server.run.updates.open_updates import DecodedSum
 
@@ -26,9 +26,10 @@ def check_job(blob: bytes, expected: tuple[str, int, int]) -> None:
 def members_of(blob: bytes) -> tuple[int, ...]:
     """Whose updates a blob is the sum of; none if it is one client's own, or unusable."""
     try:
-        return tuple(member.client for member in decode_meta(blob, SumMeta).members)
+        members = decode_meta(blob, SumMeta).members if is_sum(blob) else ()
     except ProtocolError:
         return ()
+    return tuple(member.client for member in members)
 
 
 @dataclass(frozen=True, slots=True)
