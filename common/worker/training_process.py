@@ -6,9 +6,11 @@ does, so it never outlives its owner. Arrays travel through files, never through
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import threading
+import time
 from typing import IO
 
 import msgspec
@@ -23,6 +25,8 @@ from common.worker.orders import (
     Report,
 )
 
+EPOCH_SECONDS = 0.1  # between two reports of epochs: nobody can follow shorter ones
+
 
 class _Process:
     """Reads orders from stdin, carries them out and ends when stdin does."""
@@ -32,6 +36,7 @@ class _Process:
         self._orders: queue.SimpleQueue[Prepare | JobOrder] = queue.SimpleQueue()
         self._abandoned: set[int] = set()
         self._abandoning = threading.Condition()
+        self._epoch_reported = -math.inf
 
     def listen(self) -> None:
         with os.fdopen(0, "rb") as orders:
@@ -67,7 +72,10 @@ class _Process:
     def _epoch_done(self, report: EpochDone) -> None:
         if report.job in self._abandoned:
             raise AbandonedError
-        self._report(report)
+        now = time.monotonic()
+        if report.epoch == 1 or now >= self._epoch_reported + EPOCH_SECONDS:
+            self._epoch_reported = now
+            self._report(report)
 
     def _report(self, report: Report) -> None:
         self._reports.write(msgspec.json.encode(report) + b"\n")

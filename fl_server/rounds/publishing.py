@@ -90,9 +90,9 @@ def publish_round(
         phase, published=now, repeated=now, weights_published=now, unpublished=False
     )
     return replace(state, phase=published), (
+        *current_round(policy, state, phase),  # known when the last part of the model comes
         SendWeights(phase.round_number),
         *send_secrets(phase),
-        *current_round(policy, state, phase),
     )
 
 
