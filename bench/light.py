@@ -8,6 +8,7 @@ gets a line, and ends with its input; then it prints how many updates were sent,
 from __future__ import annotations
 
 import functools
+import io
 import json
 import resource
 import subprocess
@@ -25,7 +26,7 @@ from common.access.address import Address
 from common.arrays import Arrays
 from common.errors import BrokerError
 from common.wire.chunks import cut
-from common.wire.link import Arrived, Happening, Refused, Session, Streamed, Up
+from common.wire.link import Arrived, Down, Happening, Posted, Refused, Session, Streamed, Up
 from common.wire.messages import (
     Chunk,
     ClientMetrics,
@@ -147,6 +148,8 @@ class LightBoard:
                 assert isinstance(token, UpdateKey), "only updates are streamed"
                 done = a.UpdateStreamed(token.client, token.round, time.monotonic())
                 self._feed(done)
+            case Down() | Posted():
+                pass
 
     def _hear(self, message: Message, *, stored: bool = False) -> None:
         if isinstance(message, Connected):
@@ -237,7 +240,7 @@ def serve_boards(port: int, first: int, boards: int, clients: int) -> None:
     """All boards of this process, from the first line of the input to its end."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    source = sys.stdin.buffer.raw
+    source = io.FileIO(sys.stdin.fileno())  # without a buffer, in which input could hide
     _say("ready")
     source.readline()
     loop = Loop(until=source)
