@@ -17,24 +17,23 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as Picture
 
 from bench.figures import median
-from bench.light import LightBoard
+from bench.light import light_boards
 from bench.testbed import ROOT, environment, process, round_times, write_experiment
 from broker.config import BrokerConfig
 from broker.process import Broker
-from common.access.address import Address
 from common.program.ports import free_port
 from fl_server.run.journal import read_records
 
-TOGETHER = 100  # light boards in one process
+TOGETHER = 1000  # light boards in one process
 ROUNDS = 3
 SECONDS = 1200.0  # for one size
 TABLE: dict[str, dict[str, Any]] = {
@@ -44,7 +43,7 @@ TABLE: dict[str, dict[str, Any]] = {
     "model": {"name": "dnn"},
     "selection": {"rate": 1.0},
 }
-BOARDS, OUT = "boards", ROOT / "docs" / "fleet.json"
+OUT = ROOT / "docs" / "fleet.json"
 PICTURE = ROOT / "docs" / "pictures" / "fleet.svg"
 
 
@@ -68,21 +67,16 @@ def measure(size: int, folder: Path) -> Row:
     events = folder / "run" / "events.jsonl"
     with Broker(BrokerConfig(port=free_port()), folder / "broker") as broker, ExitStack() as at:
         groups = [
-            at.enter_context(_boards(broker.port, first, min(TOGETHER, size - first)))
+            at.enter_context(light_boards(broker.port, first, min(TOGETHER, size - first)))
             for first in range(0, size, TOGETHER)
         ]
-        for group in groups:  # everything is imported, nothing is connected
-            assert group.stdout is not None
-            group.stdout.readline()
         where = ("--runs", str(folder), "--run", "run", "--broker", f"127.0.0.1:{broker.port}")
         words = ("-m", "fl_server", "run", str(file), *where, "--plain")
         coordinator = at.enter_context(process(*words, stdout=subprocess.DEVNULL))
         _wait(coordinator, lambda: len(_opened(events, "started")) == 1)
         signal = time.time()
         for group in groups:
-            assert group.stdin is not None
-            group.stdin.write(b"go\n")
-            group.stdin.flush()
+            group.go()
         pids = (coordinator.pid, broker.pid)
         _wait(coordinator, lambda: len(_opened(events, "round_opened")) >= 2)
         before = [_cpu(pid) for pid in pids]
@@ -93,13 +87,6 @@ def measure(size: int, folder: Path) -> Row:
         memory = [_peak_mb(pid) for pid in pids]
     first = _opened(events, "round_opened")[0] - signal
     return Row(size, first, median(round_times(folder / "run")), *used, *memory)
-
-
-def _boards(
-    port: int, first: int, count: int
-) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    words = ("-m", "bench.fleet", BOARDS, str(port), str(first), str(count))
-    return process(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def _wait(running: subprocess.Popen[bytes], done: Callable[[], bool]) -> None:
@@ -125,23 +112,6 @@ def _peak_mb(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
 
 
-def serve_boards(port: int, first: int, count: int, go: IO[bytes], say: IO[bytes]) -> None:
-    """All boards of this process, once it is told to go."""
-    say.write(b"ready\n")
-    say.flush()
-    go.readline()
-    threading.stack_size(256 * 1024)
-
-    def serve(client: int, folder: Path) -> None:
-        LightBoard(Address("127.0.0.1", port), f"light-{client}", (client,), folder).work()
-
-    with tempfile.TemporaryDirectory() as folder:
-        for client in range(first, first + count):
-            arguments = (client, Path(folder) / str(client))
-            threading.Thread(target=serve, args=arguments, daemon=True).start()
-        go.read()  # until the end
-
-
 def draw(rows: list[Row], path: Path) -> None:
     """Seconds against boards."""
     mpl.rcParams["svg.hashsalt"] = "fedbed"
@@ -165,11 +135,7 @@ def draw(rows: list[Row], path: Path) -> None:
 
 
 def main(words: list[str]) -> None:
-    """Measure these sizes, or be some boards."""
-    if words[0] == BOARDS:
-        port, first, count = map(int, words[1:])
-        serve_boards(port, first, count, sys.stdin.buffer, sys.stdout.buffer)
-        return
+    """Measure these sizes."""
     os.environ.update(environment())
     rows: list[Row] = []
     for size in map(int, words):

@@ -20,6 +20,7 @@ HIGHEST_PORT = 65535
 PRIVATE = 0o600  # of every file in the broker's folder
 
 MOST_MEMORY_BYTES = 2 * 1024 * 1024 * 1024 - 1  # Mosquitto 2.0 reads no larger number
+LEAST_QUEUE_BYTES = 256 * 1024 * 1024
 
 # Nothing that could end the line or the word: the address is written into a configuration file.
 _ADDRESS = re.compile(r"[A-Za-z0-9_.:%-]{1,253}")
@@ -44,7 +45,6 @@ class BrokerConfig:
     # Per session, for what waits until its client reads; Mosquitto drops the rest silently. One
     # model must fit: a board that subscribes gets all its parts at once.
     max_queued_messages: int = 10_000
-    max_queued_bytes: int = 256 * 1024 * 1024
     max_inflight_messages: int = 100
     # Also those that never log in; Mosquitto keeps them for 90 s, at 41 KB each with TLS.
     max_connections: int = 10_000
@@ -66,7 +66,6 @@ class BrokerConfig:
         for name in (
             "max_packet_bytes",
             "max_queued_messages",
-            "max_queued_bytes",
             "max_memory_bytes",
         ):
             if getattr(self, name) < 1:
@@ -103,6 +102,15 @@ def bind_address(config: BrokerConfig) -> str:
     return "127.0.0.1" if config.address.lower() == "localhost" else config.address
 
 
+def queue_bytes(config: BrokerConfig) -> int:
+    """How much may wait for one session: above all, for the coordinator the updates of all.
+
+    A third of the memory: before, the model was on its way to all boards, a copy for each, and
+    with both the broker must stay below where it is emptied.
+    """
+    return max(LEAST_QUEUE_BYTES, config.max_memory_bytes // 3)
+
+
 def mosquitto_conf(config: BrokerConfig, folder: str, *, user: str = "") -> str:
     """The configuration of a Mosquitto that keeps everything in `folder` and runs as `user`."""
     if _CONTROL.search(folder) or folder != folder.strip():
@@ -131,7 +139,7 @@ def mosquitto_conf(config: BrokerConfig, folder: str, *, user: str = "") -> str:
         f"max_packet_size {config.max_packet_bytes}",
         f"max_inflight_messages {config.max_inflight_messages}",
         f"max_queued_messages {config.max_queued_messages}",
-        f"max_queued_bytes {config.max_queued_bytes}",
+        f"max_queued_bytes {queue_bytes(config)}",
         f"memory_limit {config.max_memory_bytes}",
         "set_tcp_nodelay true",
         "log_dest stderr",

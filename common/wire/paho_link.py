@@ -68,6 +68,8 @@ class PahoLink:
     """A Link over MQTT v5, with a persistent session and a last will for every connection;
     `wake` is called, in any thread, when something has happened."""
 
+    _drive = staticmethod(mqtt.Client.loop_start)  # a thread; `bench` has a loop for many links
+
     def __init__(self, address: Address, keepalive: int = 10, wake: Wake = idle) -> None:
         self.address = address
         self._keepalive = keepalive
@@ -103,8 +105,8 @@ class PahoLink:
             clean_start=not session.lasting,
             properties=connect,
         )
-        client.loop_start()
         self._client = client
+        self._drive(client)
 
     def _make_client(self, client_id: str) -> mqtt.Client:
         client = make_client(self.address, client_id)
@@ -236,8 +238,7 @@ class PahoLink:
                 happening = self._happenings.get(max(0.0, end - time.monotonic()))
             except queue.Empty:
                 return None
-            known = self._note(happening)
-            if known is not None:
+            if (known := self._note(happening)) is not None:
                 return known
 
     def _note(self, happening: Happening | _Acknowledged) -> Happening | None:

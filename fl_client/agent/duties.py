@@ -12,6 +12,7 @@ import msgspec
 from common.values import replace
 from common.wire.messages import CurrentRound, Info, Selected
 from common.worker.snapshot_choice import base_snapshot
+from fl_client.agent.ours import clients_before
 from fl_client.agent.state import (
     Action,
     CancelJob,
@@ -32,6 +33,9 @@ RESEND_AT_MOST = 30.0
 # Limit on updates that are sent and not yet safe: a broker drops messages if the coordinator is
 # slower than all boards together.
 UNCONFIRMED_BYTES = 32 * 1024**2
+# What is sent again comes in turns of so much, of all boards together: if all updates at once
+# are more than the broker keeps, so is everything that was lost.
+TURN_BYTES = 256 * 1024**2
 MISSING_SECONDS = 3.0
 
 
@@ -183,10 +187,9 @@ def ask_for_weights(
 
 
 def send(
-    policy: Policy, state: State, work: Work, selected: Selected, now: float
+    state: State, work: Work, current: CurrentRound, selected: Selected, now: float
 ) -> tuple[Work, tuple[Action, ...]]:
     """Send what the coordinator has not confirmed, repeatedly; not too much at once."""
-    current = state.current[work.run]
     actions: list[Action] = []
     sent = dict(work.sent)
     open_bytes = sum(
@@ -194,16 +197,16 @@ def send(
         for (kind, client, _), at in sent.items()
         if kind == "train" and client not in current.safe and not _is_due(state, at, now)
     )
-    for client in sorted(set(selected.clients).intersection(policy.clients)):
+    for client in selected.clients:
         round_number = round_of(selected, client)
         there = round_number in work.snapshots.get(client, ())
         if work.secure:  # its masks must be those that the others mean, too
             there = there and has_downloads(state, work, "train", client, round_number)
         result: ResultKey = ("train", client, round_number)
-        due = _is_due(state, sent.get(result, -math.inf), now)
         size = _size(work, client)
         if open_bytes and open_bytes + size > UNCONFIRMED_BYTES:
             continue
+        due = result not in sent or _is_due_again(state, work, client, sent[result], now)
         if there and client not in current.safe and due:
             open_bytes += size
             sent[result] = math.inf
@@ -221,14 +224,23 @@ def send(
     return replace(work, sent=sent), tuple(actions)
 
 
-def _is_due(state: State, sent: float, now: float) -> bool:
+def _is_due(state: State, sent: float, now: float, pause: float = RESEND_SECONDS) -> bool:
     """Whether what was sent then is lost, as far as one can tell.
 
     While the coordinator goes on confirming others, it waits its turn: hundreds of boards that
     send again what is on its way keep the coordinator from getting through.
     """
     latest = sent + RESEND_AT_MOST - RESEND_SECONDS
-    return now - max(sent, min(state.confirmed_at, latest)) >= RESEND_SECONDS
+    return now - max(sent, min(state.confirmed_at, latest)) >= pause
+
+
+def _is_due_again(state: State, work: Work, client: int, sent: float, now: float) -> bool:
+    """Whether an update is lost, and those of clients before it would leave room for it."""
+    if not _is_due(state, sent, now):
+        return False
+    before = clients_before(state.current[work.run], state.selected[work.run], client)
+    turn = before * _size(work, client) // TURN_BYTES
+    return _is_due(state, sent, now, min((1 + turn) * RESEND_SECONDS, RESEND_AT_MOST))
 
 
 def _size(work: Work, client: int) -> int:

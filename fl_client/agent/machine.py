@@ -34,6 +34,7 @@ from common.wire.messages import (
 )
 from common.worker.snapshot_choice import snapshots_to_keep
 from fl_client.agent import duties
+from fl_client.agent.ours import with_ours
 from fl_client.agent.sealing import send_secrets
 from fl_client.agent.state import (
     Action,
@@ -41,6 +42,7 @@ from fl_client.agent.state import (
     EpochFinished,
     Event,
     JobFailed,
+    OfWork,
     Opened,
     OpenFailed,
     OpenRun,
@@ -84,7 +86,7 @@ def step(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Actio
 def _note(policy: Policy, state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
     match event:
         case Received(message):
-            return _note_message(state, message, event.now), ()
+            return _note_message(policy, state, message, event.now), ()
         case Opened() | OpenFailed():
             return _note_opened(state, event), ()
         case PartReceived():
@@ -119,7 +121,10 @@ def _note_opened(state: State, event: Opened | OpenFailed) -> State:
 
 
 def _note_message(
-    state: State, message: TrainDetail | CurrentRound | Selected | TrainEnd, now: float
+    policy: Policy,
+    state: State,
+    message: TrainDetail | CurrentRound | Selected | TrainEnd,
+    now: float,
 ) -> State:
     match message:
         case TrainDetail():
@@ -129,12 +134,13 @@ def _note_message(
             newer = newest(known, message)
             at = now if _confirms_more(known, newer) else state.confirmed_at
             others = _of_open_run(state, state.current)
-            return replace(state, current={**others, run: newer}, confirmed_at=at)
+            state = replace(state, current={**others, run: newer}, confirmed_at=at)
+            return with_ours(policy, state, run)
         case Selected(run=run):
             if _is_outdated(state, message):
                 return state
             kept = _of_open_run(state, state.selected)
-            return replace(state, selected={**kept, run: message})
+            return with_ours(policy, replace(state, selected={**kept, run: message}), run)
         case TrainEnd():
             ended = state.ended
             if len(ended) >= MOST_ENDED:
@@ -186,11 +192,7 @@ def _note_loss(state: State, client_id: int, round_number: int) -> State:
     return replace(state, work=replace(work, snapshots=snapshots, sent=sent))
 
 
-def _note_work(
-    policy: Policy,
-    state: State,
-    event: EpochFinished | Trained | Tested | JobFailed | UpdateStreamed,
-) -> tuple[State, tuple[Action, ...]]:
+def _note_work(policy: Policy, state: State, event: OfWork) -> tuple[State, tuple[Action, ...]]:
     work = state.work
     if work is None:
         return state, ()
@@ -257,10 +259,12 @@ def _advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Act
     work = state.work
     if work is None:
         return state, switched
-    current, selected = state.current.get(work.run), state.selected.get(work.run)
-    work, told = duties.report_data(policy, work, current, now)
+    work, told = duties.report_data(policy, work, state.current.get(work.run), now)
     state, switched = replace(state, work=work), (*switched, *told)
-    if current is None or selected is None or current.round != selected.round:
+    if work.run not in state.ours:
+        return state, switched
+    current, selected = state.ours[work.run]
+    if current.round != selected.round:
         return state, switched
     work, cancelled = duties.drop_old_rounds(work, selected)
     wanted = list(duties.wanted_jobs(policy, work, current, selected))
@@ -269,7 +273,7 @@ def _advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Act
     waiting = set(wanted).difference(ready) | lacking
     work, asked = duties.ask_for_weights(policy, work, current, waiting, now)
     work, started = duties.start_jobs(policy, work, current, ready, now)
-    work, sent = duties.send(policy, state, work, selected, now)
+    work, sent = duties.send(state, work, current, selected, now)
     actions = (*switched, *cancelled, *asked, *secrets, *started, *sent)
     return replace(state, work=work), actions
 

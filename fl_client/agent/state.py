@@ -82,7 +82,8 @@ class State(Value, frozen=True):
     """What the board has received, in whatever order, and the run it works on.
 
     `current` and `selected` have a message per run: for the run of `detail` and one other, so
-    that a message of an old run cannot displace that of the new one. `confirmed_at` is when
+    that a message of an old run cannot displace that of the new one; `ours` has both of a run,
+    with what they say of this board's clients. `confirmed_at` is when
     anything of any board was last confirmed. `weights` are the (run, round) of the whole models
     on disk, the newest last; `private` has, for every client, the (run, round) of its own whole
     download, and `steps` which step of a secured round it is for. `code`: that it opened with.
@@ -91,6 +92,7 @@ class State(Value, frozen=True):
     detail: TrainDetail | None = None
     current: Mapping[str, CurrentRound] = msgspec.field(default_factory=dict)
     selected: Mapping[str, Selected] = msgspec.field(default_factory=dict)
+    ours: Mapping[str, tuple[CurrentRound, Selected]] = msgspec.field(default_factory=dict)
     confirmed_at: float = -math.inf
     weights: tuple[tuple[str, int], ...] = ()
     private: Mapping[int, tuple[str, int]] = msgspec.field(default_factory=dict)
@@ -216,19 +218,9 @@ class Tick:
     now: float
 
 
+OfWork: TypeAlias = EpochFinished | Trained | Tested | JobFailed | UpdateStreamed
 Event: TypeAlias = (
-    Received
-    | Opened
-    | OpenFailed
-    | PartReceived
-    | EpochFinished
-    | Trained
-    | Tested
-    | JobFailed
-    | UpdateStreamed
-    | SnapshotLost
-    | Reconnected
-    | Tick
+    Received | Opened | OpenFailed | PartReceived | OfWork | SnapshotLost | Reconnected | Tick
 )
 
 

@@ -71,12 +71,14 @@ def _try_to_begin(
     policy: Policy, state: State, since: float, now: float
 ) -> tuple[State, tuple[Action, ...]]:
     first = state.done == 0
+    waited_enough = not first and now - since >= policy.grace
+    least = enough(policy) if waited_enough else max(enough(policy), policy.start_with)
+    if len(state.owned) < least:
+        return state, ()
     present = state.registered(connected=first)
     if first and policy.local:
         present &= state.reported
-    there = len(present)
-    waited_enough = not first and now - since >= policy.grace
-    if there < enough(policy) or (there < policy.start_with and not waited_enough):
+    if len(present) < least:
         return state, ()
     return _open(policy, state, state.done + 1, now)
 

@@ -41,8 +41,8 @@ def note_presence(
         if known is None or not same or known.lost_at is not None:
             return state, ()
         return _lose(state, message.board, replace(known, session=message.session), now)
-    offered = set(message.clients) & set(policy.participants)
-    taken = offered & _clients_of_others(state, message.board)
+    offered = set(message.clients).intersection(policy.participants)
+    taken = {c for c in offered if _is_of_another(state, message.board, c)}
     mine = tuple(sorted(offered - taken))
     if known is None and len(state.boards) >= most_boards(policy):
         useless = [name for name, board in state.boards.items() if not board.clients]
@@ -57,9 +57,8 @@ def note_presence(
     away = {client: earlier.get(client, now) for client in message.away if client in mine}
     board = Board(message.instance, message.session, mine, None, seen_in, now, away)
     board = replace(board, workers=message.workers)
-    return _with_board(state, message.board, board), _notes_on_arrival(
-        message, known, mine, taken
-    )
+    present = _with_board(_claimed(state, message.board, mine), message.board, board)
+    return present, _notes_on_arrival(message, known, mine, taken)
 
 
 def _lose(
@@ -100,10 +99,25 @@ def most_boards(policy: Policy) -> int:
     return 2 * len(policy.participants) + 64
 
 
-def _clients_of_others(state: State, name: str) -> set[int]:
-    """Clients of other boards that are present: those keep them."""
-    others = (board for other, board in state.boards.items() if other != name)
-    return {client for board in others if board.lost_at is None for client in board.clients}
+def _is_of_another(state: State, name: str, client: int) -> bool:
+    """Whether another board has a client, and is present: then it keeps it."""
+    owner = state.owner(client)
+    return owner not in (None, name) and state.boards[owner].lost_at is None
+
+
+def _claimed(state: State, name: str, mine: tuple[int, ...]) -> State:
+    """A board has these clients now; those that it had before go to a board that has them."""
+    known = state.boards.get(name)
+    given_up = set(known.clients if known is not None else ()).difference(mine)
+    if not given_up and all(state.owner(client) == name for client in mine):
+        return state
+    owned = {**state.owned, **dict.fromkeys(mine, name)}
+    for client in given_up:
+        if owned.get(client) == name:
+            del owned[client]
+            have = (n for n, board in state.boards.items() if client in board.clients)
+            owned.update((client, other) for other in have if other != name)
+    return replace(state, owned=owned)
 
 
 def note_sign_of_life(state: State, client: int, now: float) -> State:
@@ -137,8 +151,7 @@ def all_present(state: State, now: float) -> State:
 
 def may_not_know(state: State, clients: Iterable[int], round_number: int) -> bool:
     """Whether the board of one of these clients may not know of this round."""
-    owners = state.owners()
-    boards = (owners.get(client) for client in clients)
+    boards = (state.board_of(client) for client in clients)
     return any(b is None or (b.lost_at is None and b.seen_in != round_number) for b in boards)
 
 

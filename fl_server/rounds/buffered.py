@@ -124,14 +124,14 @@ def _start_again(
 
 def _idle(state: State, started: dict[int, int]) -> tuple[int, ...]:
     """Clients that do not train, on boards that have room."""
-    names, room = state.owner_names(), _room(state, started)
+    names, room = state.owned, _room(state, started)
     there = state.registered(connected=True).difference(started)
     return tuple(sorted(client for client in there if room[names[client]] > 0))
 
 
 def _room(state: State, training: Iterable[int]) -> dict[str, int]:
     """How many more clients each board can train."""
-    names = state.owner_names()
+    names = state.owned
     room = {name: board.workers or len(board.clients) for name, board in state.boards.items()}
     for client in training:
         if client in names:
@@ -142,7 +142,7 @@ def _room(state: State, training: Iterable[int]) -> dict[str, int]:
 def _filled(policy: Policy, state: State, phase: Working) -> Working:
     """With as many clients training as shall, if boards have room for them."""
     wanted = share_of(len(policy.participants), policy.rate)
-    names = state.owner_names()
+    names = state.owned
     there = state.registered(connected=True)
     free = there.difference(phase.selected, phase.failed)
     room = _room(state, phase.untrained)

@@ -206,12 +206,12 @@ def _note_result(
 
 def _note_update(state: State, event: Stored | Rejected) -> tuple[State, tuple[Action, ...]]:
     phase = state.phase
-    if not isinstance(phase, Working) or event.client not in phase.untrained:
+    if not isinstance(phase, Working) or not phase.wants_update(event.client):
         return unpublished(state), ()
     if event.round_number != phase.start_of(event.client):
         return unpublished(state), ()
     if isinstance(event, Stored):
-        stored = phase.untrained.intersection((event.client, *event.others))
+        stored = {c for c in (event.client, *event.others) if phase.wants_update(c)}
         phase = replace(phase, safe=phase.safe | stored, unpublished=True)
         return replace(state, phase=phase), ()
     update = f"update of client {event.client} in round {event.round_number}"
@@ -283,4 +283,4 @@ def wants(policy: Policy, state: State, *, run: str, round_number: int, client: 
     phase = state.phase
     if run != policy.run or not isinstance(phase, Working):
         return False
-    return round_number == phase.start_of(client) and client in phase.untrained
+    return round_number == phase.start_of(client) and phase.wants_update(client)

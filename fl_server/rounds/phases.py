@@ -93,6 +93,11 @@ class Working(Value, frozen=True):
         train = frozenset(self.selected) if self.sealing is None else self.sealing.trainees
         return train - self.safe - self.rejected
 
+    def wants_update(self, client: int) -> bool:
+        """Whether this client is one of them."""
+        train = self.selected if self.sealing is None else self.sealing.trainees
+        return client in train and client not in self.safe and client not in self.rejected
+
     @property
     def unanswered(self) -> frozenset[int]:
         """Clients of which the step of a secured round wants an answer."""

@@ -33,12 +33,13 @@ def note_waiting(
     state: State, phase: Working, now: float
 ) -> tuple[State, Working, tuple[Action, ...]]:
     """Report once that a round waits only for boards that are lost."""
-    if now - phase.opened < WAITING_SECONDS or phase.waited == phase.pending:
+    if now - phase.opened < WAITING_SECONDS:
         return state, phase, ()
-    if not phase.pending.isdisjoint(state.registered(connected=True)):
+    pending = phase.pending
+    if phase.waited == pending or any(state.is_there(client) for client in pending):
         return state, phase, ()
-    phase = replace(phase, waited=phase.pending)
-    clients = brief_ids([*phase.pending])
+    phase = replace(phase, waited=pending)
+    clients = brief_ids([*pending])
     text = f"round {phase.round_number} waits for clients {clients}, whose boards are lost"
     note = Report(facts.Waiting(text))
     return replace(state, phase=phase), phase, (note,)
@@ -49,8 +50,10 @@ def repeat(
 ) -> tuple[State, tuple[Action, ...]]:
     """Publish again what boards may not know, and what is new."""
     since = now - phase.repeated
+    pause = max(CONFIRM_SECONDS, len(state.boards) * CONFIRM_SECONDS_PER_BOARD)
+    late = now - phase.published >= pause
     if since >= REPEAT_AT_MOST or (
-        since >= phase.gap and may_not_know(state, phase.pending, phase.round_number)
+        since >= phase.gap and late and may_not_know(state, phase.pending, phase.round_number)
     ):
         gap = min(2 * phase.gap, REPEAT_AT_MOST)
         again = replace(phase, published=now, repeated=now, gap=gap, unpublished=False)
@@ -60,8 +63,7 @@ def repeat(
             *current_round(policy, state, phase),
         )
         return replace(state, phase=again), notes + everything
-    pause = max(CONFIRM_SECONDS, len(state.boards) * CONFIRM_SECONDS_PER_BOARD)
-    if phase.unpublished and now - phase.published >= pause:
+    if phase.unpublished and late:
         confirmed = replace(phase, unpublished=False, published=now)
         confirmation = Publish(_confirmed(policy, state, phase))
         return replace(state, phase=confirmed), (*notes, confirmation)

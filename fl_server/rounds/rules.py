@@ -118,9 +118,9 @@ def pick(
     rule = RULES.get(policy.rule) or OWN.get(policy.rule)
     if rule is None:
         raise FedbedError(f"selection.rule is {policy.rule!r}, whose code is not here")
-    names = state.owner_names()
     candidates = [
-        _candidate(policy, state, client, names.get(client, "")) for client in sorted(clients)
+        _candidate(policy, state, client, state.owner(client) or "")
+        for client in sorted(clients)
     ]
     rng = generator(seed, "selection", round_number, turn)
     chosen = {int(client) for client in rule(candidates, wanted, rng)}

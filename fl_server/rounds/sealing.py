@@ -79,9 +79,10 @@ def advance_step(
     policy: Policy, state: State, phase: Working, now: float
 ) -> tuple[Working, tuple[Action, ...]] | None:
     """What follows from the open step; None if it waits, or its sum can be opened."""
-    sealing, waits = phase.sealing, phase.unanswered | phase.untrained
+    sealing = phase.sealing
     if sealing is None or not sealing.step:
         return None
+    waits = phase.unanswered | phase.untrained
     if not all(is_overdue(policy, state, phase, client, now) for client in waits):
         return None
     ready = phase.safe if sealing.step == "updates" else sealing.answered

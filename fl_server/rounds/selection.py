@@ -69,20 +69,20 @@ def not_given_up(policy: Policy, state: State, now: float) -> frozenset[int]:
     """Registered clients whose board is there, or lost for less than `grace`."""
     return frozenset(
         client
-        for client, board in state.owners().items()
-        if not _is_given_up(policy, board, client, now)
+        for client, name in state.owned.items()
+        if not _is_given_up(policy, state.boards[name], client, now)
     )
 
 
 def is_overdue(policy: Policy, state: State, phase: Working, client: int, now: float) -> bool:
     """Whether a round may go on without a client."""
-    owner = state.owner(client)
-    given_up = owner is not None and _is_given_up(policy, state.boards[owner], client, now)
+    board = state.board_of(client)
+    given_up = board is not None and _is_given_up(policy, board, client, now)
     if now - phase.opened >= policy.deadline or given_up:
         return True
     if client in phase.failed:
         return now - phase.failed[client] >= policy.grace
-    return owner is None and now - phase.opened >= policy.grace
+    return board is None and now - phase.opened >= policy.grace
 
 
 def _is_given_up(policy: Policy, board: Board, client: int, now: float) -> bool:

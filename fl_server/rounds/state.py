@@ -39,7 +39,8 @@ from fl_server.rounds.requests import Request, Requested
 class State(Value, frozen=True):
     """Everything the coordinator decides on; `started` is when this one began.
 
-    `reported` are the clients whose boards have reported how much data of their own they have.
+    `owned` has the board of every registered client: that which claimed it last. `reported` are
+    the clients whose boards have reported how much data of their own they have.
     `busy` are, between two buffered rounds, those who train, and from which round's model.
     """
 
@@ -53,41 +54,25 @@ class State(Value, frozen=True):
     request: Request = "run"
     busy: Mapping[int, int] = msgspec.field(default_factory=dict)
     known: Mapping[int, Known] = msgspec.field(default_factory=dict)
+    owned: Mapping[int, str] = msgspec.field(default_factory=dict)
 
     def registered(self, *, connected: bool = False) -> frozenset[int]:
         """Clients that some board simulates (`connected`: a board that is there now)."""
-        boards = (b for b in self.boards.values() if b.lost_at is None or not connected)
-        return frozenset(
-            client
-            for board in boards
-            for client in board.clients
-            if not connected or client not in board.away
-        )
+        return frozenset(c for c in self.owned if not connected or self.is_there(c))
+
+    def is_there(self, client: int) -> bool:
+        """Whether the board of a client is there now."""
+        board = self.board_of(client)
+        return board is not None and board.lost_since(client) is None
 
     def owner(self, client: int) -> str | None:
-        """The board that simulates a client; one that is there before one that is lost."""
-        have = [name for name, board in self.boards.items() if client in board.clients]
-        there = (name for name in have if self.boards[name].lost_at is None)
-        return next(there, have[0] if have else None)
+        """The name of the board that simulates a client."""
+        return self.owned.get(client)
 
-    def owners(self) -> dict[int, Board]:
-        """The same for all registered clients at once."""
-        found: dict[int, Board] = {}
-        for _, board in self._present_first():
-            for client in board.clients:
-                found.setdefault(client, board)
-        return found
-
-    def owner_names(self) -> dict[int, str]:
-        """The name of the board of every registered client."""
-        found: dict[int, str] = {}
-        for name, board in self._present_first():
-            for client in board.clients:
-                found.setdefault(client, name)
-        return found
-
-    def _present_first(self) -> list[tuple[str, Board]]:
-        return sorted(self.boards.items(), key=lambda item: item[1].lost_at is not None)
+    def board_of(self, client: int) -> Board | None:
+        """The board that simulates a client."""
+        name = self.owned.get(client)
+        return None if name is None else self.boards[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ class UpdateFiles:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._last = (0, 0)  # the last update that was accepted: its round, and its place
+        self._paths: dict[tuple[Kind, int], Path] = {}  # of that round, as far as known
 
     def folder(self, round_number: int) -> Path:
         """Where the updates of a round are."""
@@ -51,14 +52,19 @@ class UpdateFiles:
         if self._last[0] != round_number:
             places = (_place(path) for path in folder.glob("*-*.safetensors"))
             self._last = (round_number, max(places, default=0))
+            self._paths.clear()
         place = self._last[1] + 1
         self._last = (round_number, place)
-        return folder / f"{kind}-{client:06d}-{place:06d}-{digest}.safetensors"
+        path = folder / f"{kind}-{client:06d}-{place:06d}-{digest}.safetensors"
+        self._paths[kind, client] = path
+        return path
 
     def load(self, round_number: int, client: int, kind: Kind = "client") -> bytes:
         """A safe update, as it came."""
         folder = self.folder(round_number)
-        path = next(folder.glob(f"{kind}-{client:06d}-*.safetensors"), None)
+        path = self._paths.get((kind, client)) if self._last[0] == round_number else None
+        if path is None or not path.exists():  # it was accepted before a restart
+            path = next(folder.glob(f"{kind}-{client:06d}-*.safetensors"), None)
         if path is None:
             raise StoreError(f"the update of client {client} in round {round_number} is gone")
         blob = path.read_bytes()

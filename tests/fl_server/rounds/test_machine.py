@@ -62,7 +62,7 @@ def test_the_first_round_waits_for_all_participants_and_knows_who_is_missing() -
 def test_a_round_is_written_down_before_anything_of_it_is_said() -> None:
     machine = begun()
     kinds = [type(action) for action in machine.actions if not isinstance(action, Report)]
-    assert kinds == [Open, SendWeights, Publish, Publish]
+    assert kinds == [Open, Publish, Publish, SendWeights]
     assert machine.said == CurrentRound(
         run="run", round=1, incarnation=1, safe=(), measured=(), accepted={}
     )

@@ -53,7 +53,7 @@ def test_a_reconnect_says_everything_again() -> None:
     machine.store(0)
     machine.take(Reconnected(0.1))
     kinds = [type(action) for action in machine.actions]
-    assert kinds == [Announce, SendWeights, Publish, Publish]
+    assert kinds == [Announce, Publish, Publish, SendWeights]
     assert machine.said.safe == (0,)
 
 

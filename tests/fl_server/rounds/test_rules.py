@@ -68,6 +68,7 @@ def test_boards_take_turns_and_so_do_their_clients() -> None:
 STATE = State(
     rounds.start(incarnation=1, now=0.0).phase,
     boards={"a": Board("i", (1, 1), (0, 1)), "b": Board("j", (1, 1), (2, 3))},
+    owned={0: "a", 1: "a", 2: "b", 3: "b"},
     accepted={0: 4, 2: 1},
     known={0: Known(10, 0.1, 1.0), 1: Known(10, 2.0, 9.0), 2: Known(10, 3.0, 1.0)},
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from common.config import Experiment, ExperimentSection, SelectionSection
+from common.values import replace
 from fl_server.coordinator.conductor import policy_of
 from fl_server.rounds import machine as rounds
 from fl_server.rounds.selection import (
@@ -34,6 +36,14 @@ POLICY = Policy(
 )
 
 ids = st.lists(st.integers(0, 50), min_size=1, unique=True)
+
+
+def with_boards(boards: Mapping[str, Board]) -> State:
+    """Boards that have announced themselves in this order."""
+    owned = {client: name for name, board in boards.items() for client in board.clients}
+    return State(Gathering(0.0), boards=boards, owned=owned)
+
+
 in_two_orders = ids.flatmap(lambda some: st.tuples(st.just(some), st.permutations(some)))
 
 
@@ -156,7 +166,7 @@ def test_an_experiments_gamma_decides_who_is_in_its_rounds() -> None:
     boards = {"a": Board("i1", (1, 1), tuple(range(2, 12)))}
 
     def selected(policy: Policy) -> list[tuple[int, ...]]:
-        starts = (State(Gathering(0.0), boards=boards, done=done) for done in range(5))
+        starts = (replace(with_boards(boards), done=done) for done in range(5))
         phases = [rounds.step(policy, start, Tick(0.0))[0].phase for start in starts]
         return [phase.selected for phase in phases if isinstance(phase, Working)]
 
@@ -165,14 +175,14 @@ def test_an_experiments_gamma_decides_who_is_in_its_rounds() -> None:
         draw(range(2, 12), 2, seed=5, round_number=round_number, chances=policy.chances)
         for round_number in range(1, 6)
     ]
-    assert drawn != selected(replace(policy, chances={}))
+    assert drawn != selected(dataclasses.replace(policy, chances={}))
 
 
 @pytest.mark.parametrize(("minimum", "needed"), [(1, 1), (3, 3), (4, 4), (7, 4)])
 def test_a_round_needs_min_updates_but_not_more_than_are_selected(
     minimum: int, needed: int
 ) -> None:
-    assert enough(replace(POLICY, min_updates=minimum)) == needed
+    assert enough(dataclasses.replace(POLICY, min_updates=minimum)) == needed
 
 
 def state() -> State:
@@ -180,7 +190,7 @@ def state() -> State:
         "here": Board("i1", (1, 1), (0, 1)),
         "lost": Board("i2", (1, 1), (2, 3), lost_at=100.0),
     }
-    return State(Gathering(0.0), boards=boards)
+    return with_boards(boards)
 
 
 def test_a_lost_board_is_given_up_after_grace() -> None:
@@ -209,7 +219,7 @@ def test_a_client_is_overdue_when_lost_failed_unknown_or_late(
 
 def test_a_client_of_two_boards_belongs_to_the_one_that_is_there() -> None:
     boards = {**state().boards, "new": Board("i3", (1, 1), (2,))}
-    both = State(Gathering(0.0), boards=boards)
+    both = with_boards(boards)
     assert both.owner(2) == "new"
     assert both.owner(3) == "lost"
     assert both.owner(9) is None
