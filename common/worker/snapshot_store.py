@@ -107,7 +107,7 @@ class SnapshotStore:
         """The rounds of which a client has a snapshot, whole or not."""
         try:
             found = os.listdir(self._home(client_id))  # noqa: PTH208 - three times as fast
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return frozenset()
         names = (name.removeprefix("round-") for name in found if name.startswith("round-"))
         return frozenset(int(name) for name in names if name.isdecimal())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -110,7 +110,7 @@ class VirtualSimulation(Simulation):
             return rounds.start(incarnation=incarnation, now=0.0)
         self._resumed = read_moment(self._store.folder, done)
         self._now.now = self._resumed.now
-        return replace(self._resumed.state, incarnation=incarnation)
+        return msgspec.structs.replace(self._resumed.state, incarnation=incarnation)
 
     def _connect(self, prepared: Prepared) -> None:
         experiment = self._experiment

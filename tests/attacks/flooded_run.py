@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import struct
 from functools import cache
@@ -281,10 +280,10 @@ class RunFlood:
             return
         gone = frozenset(STOLEN)
         if self._poisoned and (phase.rejected or phase.measured & gone):
-            phase = dataclasses.replace(
+            phase = msgspec.structs.replace(
                 phase, rejected=frozenset(), measured=phase.measured - gone
             )
-            conductor.state = dataclasses.replace(conductor.state, phase=phase)
+            conductor.state = msgspec.structs.replace(conductor.state, phase=phase)
 
     def _watch(self) -> None:
         broker = self.stage.broker
