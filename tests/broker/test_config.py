@@ -29,7 +29,7 @@ def test_state_is_kept_in_the_folder_and_limits_are_set() -> None:
         "persistent_client_expiration 1h",
         "max_packet_size 1048576",
         "max_inflight_messages 100",
-        "max_queued_messages 10000",
+        "max_queued_messages 50000",
         "max_queued_bytes 715827882",
         "max_connections 10000",
         "memory_limit 2147483647",
