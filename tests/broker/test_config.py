@@ -39,6 +39,11 @@ def test_state_is_kept_in_the_folder_and_limits_are_set() -> None:
         assert line in lines
 
 
+def test_a_small_broker_keeps_no_less_for_a_session() -> None:
+    lines = mosquitto_conf(BrokerConfig(max_memory_bytes=512 * 1024**2), "/state").splitlines()
+    assert "max_queued_bytes 268435456" in lines
+
+
 def test_a_guarded_broker_speaks_tls_and_nobody_is_anonymous() -> None:
     lines = mosquitto_conf(BrokerConfig(address="0.0.0.0", guarded=True), "/state").splitlines()
     assert "allow_anonymous false" in lines
