@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Effort, Figure, figure, median, rounded
-from bench.testbed import PROTOCOL_ONLY, coordinate, own_broker, process, round_times, run_lab
+from bench.light import light_boards
+from bench.testbed import PROTOCOL_ONLY, coordinate, own_broker, round_times, run_lab
 from common.experiment.file import parse_experiment
 
 SELECTED = 6
-TOGETHER = 25  # light boards in one process: their threads wait for each other
 
 
 def measure(folder: Path, effort: Effort) -> list[Figure]:
@@ -53,10 +53,7 @@ def _boards(folder: Path, effort: Effort) -> Figure:
     for size in sizes:
         experiment = parse_experiment(_experiment(size, effort.pick(8, 4)))
         with own_broker(folder / f"broker-{size}") as address, ExitStack() as stack:
-            for first in range(0, size, TOGETHER):
-                there = str(min(TOGETHER, size - first))
-                words = ("-m", "bench.light", str(address.port), str(first), there, "1")
-                stack.enter_context(process(*words))
+            stack.enter_context(light_boards(address.port, 0, size)).go()
             run = coordinate(folder / "runs", f"boards-{size}", experiment, address)
         times[size] = round_times(run)
     models = (sizes[-1] + SELECTED) / (sizes[0] + SELECTED)

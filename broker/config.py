@@ -44,7 +44,7 @@ class BrokerConfig:
     max_packet_bytes: int = 1024 * 1024
     # Per session, for what waits until its client reads; Mosquitto drops the rest silently. One
     # model must fit: a board that subscribes gets all its parts at once.
-    max_queued_messages: int = 10_000
+    max_queued_messages: int = 50_000
     max_inflight_messages: int = 100
     # Also those that never log in; Mosquitto keeps them for 90 s, at 41 KB each with TLS.
     max_connections: int = 10_000

@@ -29,7 +29,7 @@ def test_state_is_kept_in_the_folder_and_limits_are_set() -> None:
         "persistent_client_expiration 1h",
         "max_packet_size 1048576",
         "max_inflight_messages 100",
-        "max_queued_messages 10000",
+        "max_queued_messages 50000",
         "max_queued_bytes 715827882",
         "max_connections 10000",
         "memory_limit 2147483647",
@@ -37,6 +37,11 @@ def test_state_is_kept_in_the_folder_and_limits_are_set() -> None:
         "user root",
     ):
         assert line in lines
+
+
+def test_a_small_broker_keeps_no_less_for_a_session() -> None:
+    lines = mosquitto_conf(BrokerConfig(max_memory_bytes=512 * 1024**2), "/state").splitlines()
+    assert "max_queued_bytes 268435456" in lines
 
 
 def test_a_guarded_broker_speaks_tls_and_nobody_is_anonymous() -> None:

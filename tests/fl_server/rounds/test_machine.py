@@ -149,6 +149,25 @@ def test_another_board_under_the_same_name_replaces_the_first() -> None:
     machine.hear(board("a", A, session=(5, 5)))
     machine.hear(board("a", (0,), instance="another"))
     assert machine.state.boards["a"].clients == (0,)
+    assert machine.state.owned == {0: "a"}
+
+
+def test_a_client_stays_with_its_board_while_that_is_there() -> None:
+    machine = Machine()
+    machine.hear(board("a", A), board("b", (1, 2)))
+    assert machine.state.owned == {0: "a", 1: "a", 2: "b"}
+    machine.hear(gone("a", A), board("b", (1, 2)))
+    assert machine.state.owned == {0: "a", 1: "b", 2: "b"}
+    machine.hear(board("a", A, session=(1, 2)))
+    assert machine.state.owned == {0: "a", 1: "b", 2: "b"}
+    assert machine.state.boards["a"].clients == (0,)
+
+
+def test_a_client_that_its_board_gives_up_goes_to_a_lost_one_that_had_it() -> None:
+    machine = Machine()
+    machine.hear(board("a", A), gone("a", A), board("b", (1, 2)), board("b", (2,)))
+    assert machine.state.owned == {0: "a", 1: "a", 2: "b"}
+    assert machine.state.registered(connected=True) == {2}
 
 
 # a round
