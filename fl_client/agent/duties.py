@@ -12,7 +12,6 @@ import msgspec
 from common.values import replace
 from common.wire.messages import CurrentRound, Info, Selected
 from common.worker.snapshot_choice import base_snapshot
-from fl_client.agent.ours import clients_before
 from fl_client.agent.state import (
     Action,
     CancelJob,
@@ -33,9 +32,6 @@ RESEND_AT_MOST = 30.0
 # Limit on updates that are sent and not yet safe: a broker drops messages if the coordinator is
 # slower than all boards together.
 UNCONFIRMED_BYTES = 32 * 1024**2
-# What is sent again comes in turns of so much, of all boards together: if all updates at once
-# are more than the broker keeps, so is everything that was lost.
-TURN_BYTES = 256 * 1024**2
 MISSING_SECONDS = 3.0
 
 
@@ -206,7 +202,7 @@ def send(
         size = _size(work, client)
         if open_bytes and open_bytes + size > UNCONFIRMED_BYTES:
             continue
-        due = result not in sent or _is_due_again(state, work, client, sent[result], now)
+        due = _is_due(state, sent.get(result, -math.inf), now)
         if there and client not in current.safe and due:
             open_bytes += size
             sent[result] = math.inf
@@ -224,23 +220,14 @@ def send(
     return replace(work, sent=sent), tuple(actions)
 
 
-def _is_due(state: State, sent: float, now: float, pause: float = RESEND_SECONDS) -> bool:
+def _is_due(state: State, sent: float, now: float) -> bool:
     """Whether what was sent then is lost, as far as one can tell.
 
     While the coordinator goes on confirming others, it waits its turn: hundreds of boards that
     send again what is on its way keep the coordinator from getting through.
     """
     latest = sent + RESEND_AT_MOST - RESEND_SECONDS
-    return now - max(sent, min(state.confirmed_at, latest)) >= pause
-
-
-def _is_due_again(state: State, work: Work, client: int, sent: float, now: float) -> bool:
-    """Whether an update is lost, and those of clients before it would leave room for it."""
-    if not _is_due(state, sent, now):
-        return False
-    before = clients_before(state.current[work.run], state.selected[work.run], client)
-    turn = before * _size(work, client) // TURN_BYTES
-    return _is_due(state, sent, now, min((1 + turn) * RESEND_SECONDS, RESEND_AT_MOST))
+    return now - max(sent, min(state.confirmed_at, latest)) >= RESEND_SECONDS
 
 
 def _size(work: Work, client: int) -> int:

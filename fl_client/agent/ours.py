@@ -1,4 +1,4 @@
-"""PURE: what messages to all boards say of our own clients, and who is before them.
+"""PURE: what messages to all boards say of our own clients.
 
 Lists of all clients are looked through when a message comes, not in every step.
 """
@@ -40,9 +40,3 @@ def _ours_of(
             started={c: selected.started[c] for c in mine if c in selected.started},
         ),
     )
-
-
-def clients_before(current: CurrentRound, selected: Selected, client: int) -> int:
-    """How many selected clients with lower ids are not safe yet."""
-    safe = frozenset(current.safe)
-    return sum(other < client and other not in safe for other in selected.clients)

@@ -7,7 +7,7 @@ import msgspec
 from common.wire.messages import (
     TrainEnd,
 )
-from fl_client.agent.duties import RESEND_AT_MOST, RESEND_SECONDS, TURN_BYTES, UNCONFIRMED_BYTES
+from fl_client.agent.duties import RESEND_AT_MOST, RESEND_SECONDS, UNCONFIRMED_BYTES
 from fl_client.agent.state import (
     PartReceived,
     Publish,
@@ -53,37 +53,6 @@ def test_while_others_are_confirmed_nothing_is_sent_again_but_not_for_ever() -> 
         assert machine.wait(2.0) == ()
     machine.receive(current(safe=tuple(range(1, 40))))
     assert machine.wait(2.0) == (Publish(trained(train(0))), SendUpdate(0, 1, again=True))
-
-
-def test_what_is_lost_is_sent_again_in_turns_while_many_before_us_are_not_safe() -> None:
-    everybody = tuple(range(10))
-    machine = Machine(clients=(9,))
-    machine.receive(detail())
-    machine.open()
-    machine.receive(current(), selected(clients=everybody))
-    machine.download()
-    large = msgspec.structs.replace(trained(train(9)), bytes=TURN_BYTES // 4)
-    machine.take(Trained(train(9), large, machine.now))
-    assert machine.of(SendUpdate) == [SendUpdate(9, 1)]  # what was never sent does not wait
-    machine.take(UpdateStreamed(9, 1, machine.now))
-    assert machine.wait(2 * RESEND_SECONDS) == ()  # the third turn: 9 are before it, 4 a turn
-    machine.receive(current(safe=everybody[:6]))  # 3 are left
-    assert machine.wait(RESEND_SECONDS - 0.1) == ()
-    machine.wait(0.1)
-    assert machine.of(SendUpdate) == [SendUpdate(9, 1, again=True)]
-
-
-def test_a_turn_that_never_comes_is_not_waited_for() -> None:
-    machine = Machine(clients=(99,))
-    machine.receive(detail())
-    machine.open()
-    machine.receive(current(), selected(clients=tuple(range(100))))
-    machine.download()
-    large = msgspec.structs.replace(trained(train(99)), bytes=TURN_BYTES)
-    machine.take(Trained(train(99), large, machine.now), UpdateStreamed(99, 1, machine.now))
-    assert machine.wait(RESEND_AT_MOST - 0.1) == ()
-    machine.wait(0.1)
-    assert machine.of(SendUpdate) == [SendUpdate(99, 1, again=True)]
 
 
 def test_large_updates_wait_until_those_before_them_are_safe() -> None:
