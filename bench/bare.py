@@ -2,7 +2,8 @@
 
 With a folder it does besides what no durable round can do without: boards digest and store
 each update before they send it; the server digests, stores, checks and adds up each of them,
-and flushes the result. Still in one thread, without a message too many.
+and flushes the result. Every file is whole or absent: it is written beside and renamed, as the
+one that is there must survive a crash. Still in one thread, without a message too many.
 
 As a program it is one board: `python -m bench.bare PORT BOARD CLIENTS SIZE [FOLDER]`.
 """
@@ -77,9 +78,23 @@ def _stored(path: Path, pieces: list[bytes]) -> list[bytes]:
     """The pieces, after a way over the disk."""
     blob = b"".join(pieces)
     hashlib.sha256(blob).digest()
-    path.write_bytes(blob)
+    _put(path, blob)
     kept = path.read_bytes()
     return [kept[at : at + CHUNK] for at in range(0, len(kept), CHUNK)]
+
+
+def _put(path: Path, blob: bytes, *, flush: bool = False) -> None:
+    """A whole file, or the one that was there."""
+    beside = path.with_suffix(".new")
+    with beside.open("wb", buffering=0) as file:
+        file.write(blob)
+        if flush:
+            os.fsync(file.fileno())
+    beside.replace(path)
+    if flush:
+        folder = os.open(path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
 
 
 class BareRounds:
@@ -129,7 +144,7 @@ class BareRounds:
 
     def _keep(self, path: Path, blob: bytes) -> None:
         hashlib.sha256(blob).digest()
-        path.write_bytes(blob)
+        _put(path, blob)
         numbers = np.frombuffer(blob, np.float32, self._size // 4)
         np.isfinite(numbers).all()
         with np.errstate(all="ignore"):  # the bytes are no model
@@ -139,10 +154,7 @@ class BareRounds:
         with np.errstate(all="ignore"):
             blob = (self._sum / 2).astype(np.float32).tobytes()
         hashlib.sha256(blob).digest()
-        with path.open("wb") as file:
-            file.write(blob)
-            file.flush()
-            os.fsync(file.fileno())
+        _put(path, blob, flush=True)
 
     def time(self) -> float:
         """Seconds of one round."""

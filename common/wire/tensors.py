@@ -167,7 +167,14 @@ def decode_meta(data: bytes, kind: type[W]) -> W:
 
 
 def is_sum(data: bytes) -> bool:
-    """Whether a blob is the sum of several updates; ProtocolError if it is no blob of ours."""
+    """Whether a blob is the sum of several updates.
+
+    Nearly none is, and the header of one that is not does not even have the word. ProtocolError
+    if it is no blob of ours and still has it.
+    """
+    header = int.from_bytes(data[:8], "little")
+    if data.find(b"members", 8, 8 + min(header, MAX_HEADER)) < 0:
+        return False
     return decode_meta(data, _Kind).members is not msgspec.UNSET
 
 
