@@ -1,4 +1,7 @@
-"""A training process as its owner holds it, forked by a fork server or started by itself."""
+"""A process as its owner holds it, forked by a fork server or started by itself.
+
+Its program is a module of ours with a function `work`; nearly always it trains.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ TUNING = {
     "MALLOC_MMAP_THRESHOLD_": "1000000000",
     "MALLOC_TRIM_THRESHOLD_": "1000000000",
 }
-_REQUEST = b"fork"
+TRAINING = "common.worker.training_process"
 
 log = logging.getLogger(__name__)
 
 
 class Child(Protocol):
-    """A training process."""
+    """Such a process."""
 
     @property
     def stdin(self) -> IO[bytes]:
@@ -49,9 +52,9 @@ class Child(Protocol):
 
 
 class Source(Protocol):
-    """Where training processes come from."""
+    """Where processes come from."""
 
-    def start(self) -> Child:
+    def start(self, program: str = TRAINING) -> Child:
         """A new one."""
 
     def release(self) -> None:
@@ -64,9 +67,9 @@ class Source(Protocol):
 class StartedChild:
     """A process that imports torch by itself, which takes seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: str) -> None:
         self._process = subprocess.Popen(
-            python_module("common.worker"),
+            python_module(program),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **TUNING},
@@ -90,9 +93,9 @@ class StartedChild:
 class StartedProcesses:
     """Every process imports torch by itself: where forking is not possible."""
 
-    def start(self) -> Child:
+    def start(self, program: str = TRAINING) -> Child:
         """A new one."""
-        return StartedChild()
+        return StartedChild(program)
 
     def release(self) -> None:
         """Nothing is kept."""
@@ -110,7 +113,10 @@ class ForkedChild:
     """
 
     def __init__(
-        self, server: socket.socket, server_code: Callable[[], int | None] = lambda: None
+        self,
+        server: socket.socket,
+        program: str = TRAINING,
+        server_code: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._server_code = server_code
         self._lock = threading.Lock()
@@ -125,7 +131,9 @@ class ForkedChild:
             self.stdin: IO[bytes] = os.fdopen(stdin, "wb")
             self.stdout: IO[bytes] = os.fdopen(stdout, "rb")
             try:
-                socket.send_fds(server, [_REQUEST], [orders, reports, 2, control.fileno()])
+                socket.send_fds(
+                    server, [program.encode()], [orders, reports, 2, control.fileno()]
+                )
             except OSError:
                 for file in (self.stdin, self.stdout, self._control):
                     file.close()
@@ -162,14 +170,16 @@ class ForkedChild:
 
 
 def fork_or_start(
-    server: socket.socket, server_code: Callable[[], int | None] = lambda: None
+    server: socket.socket,
+    program: str,
+    server_code: Callable[[], int | None] = lambda: None,
 ) -> Child:
     """A process that is forked, or started if the server is not there any more."""
     try:
-        return ForkedChild(server, server_code)
+        return ForkedChild(server, program, server_code)
     except OSError as error:
-        log.warning("a training process cannot be forked (%s) and is started", error)
-        return StartedChild()
+        log.warning("a process cannot be forked (%s) and is started", error)
+        return StartedChild(program)
 
 
 def death(code: int | None) -> str:

@@ -2,11 +2,12 @@
 
     python -m common.worker.fork_server FD [start]
 
-Over the socket FD comes one packet per training process, with four files: its stdin, stdout and
-stderr, and a socket over which its process id and its exit code are sent. Who closes the other
-end of that socket, or dies, ends the process. The server ends when FD does, and its children
-with it. It has one thread and never uses the GPU: where there is one, or where importing has
-left threads behind, processes are not forked but started (`start`), as nothing is shared then.
+Over the socket FD comes one packet per process: the name of its program (a module with a
+function `work`), and four files: its stdin, stdout and stderr, and a socket over which its
+process id and its exit code are sent. Who closes the other end of that socket, or dies, ends
+the process. The server ends when FD does, and its children with it. It has one thread and never
+uses the GPU: where there is one, or where importing has left threads behind, processes are not
+forked but started (`start`), as nothing is shared then.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ from typing import NoReturn
 
 from common.algorithms import BUILDERS
 from common.program.child import dies_with_parent, python_module
-from common.worker.training_process import work
+from common.worker.children import TRAINING
 
 FILES = 4
+LONGEST_NAME = 200
 
 
 def _import_everything() -> None:
     """What a training process needs, except what users bring along."""
-    for name in ("common.worker.executor", *BUILDERS.values()):  # the first imports torch
+    for name in (TRAINING, "common.worker.executor", *BUILDERS.values()):  # one imports torch
         importlib.import_module(name.partition(":")[0])
 
 
@@ -50,16 +52,16 @@ def _can_fork() -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def _forked() -> NoReturn:
+def _forked(program: str) -> NoReturn:
     import numpy
 
     numpy.random.seed()  # Python's own generator does it by itself, torch's is the same always
-    work()
+    sys.modules[program].work()
     os._exit(0)
 
 
-def _started() -> NoReturn:
-    _replace_by("common.worker")
+def _started(program: str) -> NoReturn:
+    _replace_by(program)
 
 
 def _replace_by(module: str, *arguments: str) -> NoReturn:
@@ -69,9 +71,15 @@ def _replace_by(module: str, *arguments: str) -> NoReturn:
 class Server:
     """Forks children, sends what becomes of them, and kills those that nobody wants."""
 
-    def __init__(self, requests: socket.socket, become: Callable[[], NoReturn]) -> None:
+    def __init__(
+        self,
+        requests: socket.socket,
+        become: Callable[[str], NoReturn],
+        load: Callable[[str], object],
+    ) -> None:
         self._requests = requests
         self._become = become
+        self._load = load  # here, so that it is done once for all children
         self._children: dict[int, socket.socket] = {}
         self._woken, self._waker = socket.socketpair()
         self._selector = selectors.DefaultSelector()
@@ -98,7 +106,7 @@ class Server:
 
     def _take_request(self) -> bool:
         try:
-            packet, files, _, _ = socket.recv_fds(self._requests, 16, FILES)
+            packet, files, _, _ = socket.recv_fds(self._requests, LONGEST_NAME, FILES)
         except BlockingIOError:
             return True
         if packet and len(files) == FILES:
@@ -106,31 +114,32 @@ class Server:
             with contextlib.ExitStack() as ours:
                 for file in standard:
                     ours.callback(os.close, file)
-                self._fork(standard, socket.socket(fileno=control))
+                self._fork(packet.decode(), standard, socket.socket(fileno=control))
         else:
             for file in files:
                 os.close(file)
         return bool(packet)
 
-    def _fork(self, standard: list[int], control: socket.socket) -> None:
+    def _fork(self, program: str, standard: list[int], control: socket.socket) -> None:
         control.settimeout(0)
         with contextlib.suppress(BlockingIOError):
             if not control.recv(1):  # it was given up in the meantime
                 control.close()
                 return
         try:
+            self._load(program)
             pid = os.fork()
-        except OSError as error:
-            os.write(standard[2], f"cannot fork a training process: {error}\n".encode())
+        except (OSError, ImportError) as error:
+            os.write(standard[2], f"cannot fork {program}: {error}\n".encode())
             control.close()
             return
         if pid == 0:
-            self._be_child(standard, control)
+            self._be_child(program, standard, control)
         self._children[pid] = control
         self._selector.register(control, selectors.EVENT_READ, pid)
         self._send(control, pid)
 
-    def _be_child(self, standard: list[int], control: socket.socket) -> NoReturn:
+    def _be_child(self, program: str, standard: list[int], control: socket.socket) -> NoReturn:
         try:
             if self._die_with_us is not None:
                 self._die_with_us()
@@ -144,7 +153,7 @@ class Server:
             held = (self._requests, self._woken, self._waker, *self._children.values())
             for each_socket in (control, *held):
                 each_socket.close()
-            self._become()
+            self._become(program)
         except BaseException:  # noqa: BLE001 - nothing may get back into the server's loop
             traceback.print_exc()
             sys.stderr.flush()
@@ -185,7 +194,10 @@ def main() -> None:
     sys.stdout.write(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}\n")
     sys.stdout.flush()
     with socket.socket(fileno=int(file)) as requests:
-        Server(requests, _started if start else _forked).serve()
+        if start:
+            Server(requests, _started, str).serve()  # it imports its program by itself
+        else:
+            Server(requests, _forked, importlib.import_module).serve()
 
 
 if __name__ == "__main__":

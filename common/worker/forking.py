@@ -13,7 +13,15 @@ from typing import IO
 
 from common.errors import UsageError
 from common.program.child import python_module
-from common.worker.children import TUNING, Child, Source, StartedProcesses, death, fork_or_start
+from common.worker.children import (
+    TRAINING,
+    TUNING,
+    Child,
+    Source,
+    StartedProcesses,
+    death,
+    fork_or_start,
+)
 
 INHERITED = "FEDBED_FORK_SERVER"  # the file over which the owner of this process has one
 
@@ -53,9 +61,9 @@ class ForkServer:
                 self._keeper.start()
             return self._ends[0]
 
-    def start(self) -> Child:
-        """A training process that is forked as soon as everything is imported."""
-        return fork_or_start(self.warm_up(), lambda: self._code)
+    def start(self, program: str = TRAINING) -> Child:
+        """A process that is forked as soon as everything is imported."""
+        return fork_or_start(self.warm_up(), program, lambda: self._code)
 
     def release(self) -> None:
         """No training process is needed for a while."""
@@ -110,9 +118,9 @@ class InheritedForkServer:
         os.set_inheritable(file, False)  # noqa: FBT003 - as the library has it
         self._server = socket.socket(fileno=file)
 
-    def start(self) -> Child:
-        """A training process that is forked as soon as everything is imported."""
-        return fork_or_start(self._server)
+    def start(self, program: str = TRAINING) -> Child:
+        """A process that is forked as soon as everything is imported."""
+        return fork_or_start(self._server, program)
 
     def release(self) -> None:
         """Others use it as well."""

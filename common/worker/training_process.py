@@ -1,6 +1,6 @@
 """The training process: orders come in as JSON lines on stdin, reports go out on stdout.
 
-It is forked by `fork_server`, or started as `python -m common.worker`. It ends when its stdin
+It is forked by `fork_server`, or started as a program. It ends when its stdin
 does, so it never outlives its owner. Arrays travel through files, never through the pipe.
 """
 
@@ -89,3 +89,7 @@ def work() -> None:
     process = _Process(reports)
     threading.Thread(target=process.listen, daemon=True).start()
     process.work()
+
+
+if __name__ == "__main__":
+    work()

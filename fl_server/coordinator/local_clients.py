@@ -42,9 +42,9 @@ class LocalClients(Protocol):
         """There are no more runs."""
 
 
-def make_local_clients(processes: int, *, apart: bool = False) -> LocalClients:
-    """One process: this one, unless it must stay apart."""
-    return _Here() if processes == 1 and not apart else _Processes(processes)
+def make_local_clients(processes: int) -> LocalClients:
+    """One process is this one."""
+    return _Here() if processes == 1 else _Processes(processes)
 
 
 class _Here:

@@ -25,7 +25,8 @@ from fl_server.sweeps.folders import packed, unpack
 from fl_server.sweeps.grid import Planned
 from fl_server.sweeps.runner import Outcome, is_finished, outcome_of
 from fl_server.sweeps.screen import SweepDisplay, pace_of
-from fl_server.sweeps.slices import Slice, SliceDone, go_on, stop
+from fl_server.sweeps.slice_process import SliceDone
+from fl_server.sweeps.slices import Slice, go_on, stop
 from fl_server.watch.words import duration
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from common.config import AlgorithmSection, Experiment
-from common.worker.children import TUNING, Child, ForkedChild, Source
+from common.worker.children import TRAINING, TUNING, Child, ForkedChild, Source
 from common.worker.forking import INHERITED, ForkServer, make_source
 from common.worker.orders import Prepare, Prepared, Report
 from common.worker.pool import ProcessPool
@@ -90,8 +90,8 @@ class _Starting:
     def pid(self) -> int:
         return self._server.pid
 
-    def start(self) -> Child:
-        return ForkedChild(self._ours)
+    def start(self, program: str = TRAINING) -> Child:
+        return ForkedChild(self._ours, program)
 
     def release(self) -> None:
         pass
