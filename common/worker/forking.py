@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import IO
 
 from common.errors import UsageError
@@ -23,7 +25,8 @@ from common.worker.children import (
     fork_or_start,
 )
 
-INHERITED = "FEDBED_FORK_SERVER"  # the file over which the owner of this process has one
+# How the owner of this process hands down its own: the number of a file, or a path (`shared`).
+INHERITED = "FEDBED_FORK_SERVER"
 
 log = logging.getLogger(__name__)
 
@@ -139,9 +142,42 @@ def make_source(environment: Mapping[str, str], *, keep: bool) -> Source:
     if not file:
         return ForkServer(keep=keep)
     try:
-        return InheritedForkServer(int(file))
+        return InheritedForkServer(_received(file) if "/" in file else int(file))
     except (ValueError, OSError) as error:
         raise UsageError(f"{INHERITED} is {file!r}, not an open socket: {error}") from error
+
+
+@contextlib.contextmanager
+def shared(path: Path) -> Iterator[None]:
+    """A fork server for processes that cannot inherit its socket: they get it at this path."""
+    with (
+        contextlib.closing(ForkServer(keep=True)) as server,
+        socket.socket(socket.AF_UNIX) as listener,
+    ):
+        listener.bind(str(path))
+        listener.listen()
+        ours = server.warm_up()
+        threading.Thread(target=_hand_out, args=(listener, ours), daemon=True).start()
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # closing does not end the wait for somebody
+
+
+def _hand_out(listener: socket.socket, ours: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it is over
+        while True:
+            with listener.accept()[0] as connection:
+                socket.send_fds(connection, [b"-"], [ours.fileno()])
+
+
+def _received(path: str) -> int:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        _, files, _, _ = socket.recv_fds(connection, 1, 1)
+    if not files:
+        raise OSError("its owner has none any more")
+    return files[0]
 
 
 def _spawn(requests: socket.socket) -> subprocess.Popen[bytes]:

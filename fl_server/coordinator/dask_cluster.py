@@ -6,14 +6,17 @@ import logging
 import queue
 import re
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common.errors import FedbedError, UsageError
 from common.worker.children import TUNING
+from common.worker.forking import INHERITED, shared
 from common.worker.remote import unchanged
 
 if TYPE_CHECKING:
@@ -118,42 +121,71 @@ def cluster_at(text: str) -> Iterator[Cluster]:
     own = re.fullmatch(r"local:([1-9]\d{0,2})", text)
     if own is None and not re.fullmatch(r"(tcp|tls)://\S+:\d+", text):
         raise UsageError(f"--dask is {text!r}; expected such as tcp://HOST:8786 or local:4")
-    try:
-        import dask
-        import distributed
-    except ImportError as error:
-        raise UsageError(
-            "--dask needs Dask; install it: pip install 'fedbed[cluster]'"
-        ) from error
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it writes on the screen
     with ExitStack() as stack:
         address = text
-        stack.enter_context(dask.config.set(SETTINGS))
         if own is not None:
             address = stack.enter_context(_own_cluster(int(own[1])))
-        try:
-            client = distributed.Client(
-                address,
-                timeout=CONNECT_SECONDS,
-                set_as_default=False,
-                direct_to_workers=own is not None,
-            )
-        except (OSError, ValueError, TypeError) as error:
-            raise FedbedError(
-                f"cannot reach the Dask scheduler at {text}: {error}; "
-                "start one with: dask scheduler"
-            ) from error
-        stack.callback(client.close)
+        else:
+            stack.enter_context(_settings())
+        client = stack.enter_context(_connected(address, text, own=own is not None))
         _await_workers(client, text)
         yield Cluster(client, f"the Dask cluster at {text}", local=own is not None)
 
 
 @contextmanager
-def _own_cluster(processes: int) -> Iterator[str]:
-    """The address of a cluster of our own; Ctrl-C in a terminal is not for its processes."""
+def _settings() -> Iterator[None]:
+    try:
+        import dask
+        import distributed  # noqa: F401 - it must be there, too
+    except ImportError as error:
+        raise UsageError(
+            "--dask needs Dask; install it: pip install 'fedbed[cluster]'"
+        ) from error
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it writes on the screen
+    with dask.config.set(SETTINGS):
+        yield
+
+
+@contextmanager
+def _connected(address: str, text: str, *, own: bool) -> Iterator[Client]:
     import distributed
 
-    with tempfile.TemporaryDirectory(prefix="fedbed-") as scratch:
+    try:
+        client = distributed.Client(
+            address, timeout=CONNECT_SECONDS, set_as_default=False, direct_to_workers=own
+        )
+    except (OSError, ValueError, TypeError) as error:
+        raise FedbedError(
+            f"cannot reach the Dask scheduler at {text}: {error}; "
+            "start one with: dask scheduler"
+        ) from error
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@contextmanager
+def _forks(scratch: Path) -> Iterator[dict[str, str]]:
+    """What workers need to share one fork server, which gets ready meanwhile."""
+    if sys.platform != "linux":
+        yield {}
+        return
+    path = scratch / "forks"
+    with shared(path):
+        yield {INHERITED: str(path)}
+
+
+@contextmanager
+def _own_cluster(processes: int) -> Iterator[str]:
+    """The address of a cluster of our own; Ctrl-C in a terminal is not for its processes."""
+    with (
+        tempfile.TemporaryDirectory(prefix="fedbed-") as scratch,
+        _forks(Path(scratch)) as forks,  # torch takes long to import, so this comes first
+        _settings(),
+    ):
+        import distributed
+
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             cluster = distributed.LocalCluster(
@@ -165,7 +197,7 @@ def _own_cluster(processes: int) -> Iterator[str]:
                 memory_limit=0,
                 local_directory=scratch,
                 silence_logs=logging.CRITICAL,
-                env=TUNING,
+                env={**TUNING, **forks},
             )
         finally:
             signal.signal(signal.SIGINT, before)

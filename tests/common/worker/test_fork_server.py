@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from common.config import AlgorithmSection, Experiment
+from common.errors import UsageError
 from common.worker.children import TRAINING, TUNING, Child, ForkedChild, Source
-from common.worker.forking import INHERITED, ForkServer, make_source
+from common.worker.forking import INHERITED, ForkServer, make_source, shared
 from common.worker.orders import Prepare, Prepared, Report
 from common.worker.pool import ProcessPool
 
@@ -118,6 +119,20 @@ def test_a_board_whose_inherited_server_is_gone_starts_its_processes(tmp_path: P
     with contextlib.closing(make_source({INHERITED: str(ours.detach())}, keep=True)) as source:
         child = what_it_has(source, tmp_path)
     assert child["parent"] == os.getpid()
+
+
+@pytest.mark.slow
+def test_processes_that_cannot_inherit_a_server_share_one_at_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "forks"
+    with shared(path):
+        parents = set()
+        for number in range(2):
+            with contextlib.closing(make_source({INHERITED: str(path)}, keep=True)) as source:
+                parents.add(what_it_has(source, tmp_path / str(number))["parent"])
+    assert len(parents) == 1
+    assert os.getpid() not in parents
+    with pytest.raises(UsageError, match="not an open socket"):
+        make_source({INHERITED: str(path)}, keep=True)
 
 
 def test_an_inherited_server_that_is_none_is_named() -> None:
