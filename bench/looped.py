@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from common.access.address import Address
+from common.wire.mqtt.read_ahead import ReadAhead
 from common.wire.paho_link import PahoLink
 
 TICK_SECONDS = 1.0
@@ -74,6 +75,8 @@ class LoopedLink(PahoLink):
             self._paho.loop_write()
         if events & selectors.EVENT_READ:
             self._paho.loop_read()
+            while isinstance(there := self._paho.socket(), ReadAhead) and there.pending():
+                self._paho.loop_read()  # of this the selector has no news
         self._serve()
         self._watch(self._paho)
 
