@@ -49,12 +49,13 @@ def _measure(folder: Path, clients: int, effort: Effort) -> list[Figure]:
             ours += round_times(coordinate(folder / "runs", f"r{at}", experiment, lab.address))
     durable = median(ours) / median(bare["durable"])
     return [
-        figure(
+        Figure(
             "protocol",
             f"protocol-only round: 1.2 MB, 2 boards, {clients} clients",
-            against="bare paho, same bytes, same broker",
-            value=median(ours) / median(bare["bare"]),
-            limit=("at most", 1.5),
+            against="bare paho, same bytes, same broker: nothing survives a crash",
+            must="(no mark)",
+            value=round(median(ours) / median(bare["bare"]), 3),
+            reached=None,
             details={
                 "seconds": rounded(ours),
                 **{f"{kind} seconds": rounded(times) for kind, times in bare.items()},
