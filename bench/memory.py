@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.figures import Effort, Figure, figure
-from bench.testbed import PROTOCOL_ONLY, own_broker, process, serve, write_experiment
+from bench.light import light_boards
+from bench.testbed import PROTOCOL_ONLY, own_broker, serve, write_experiment
 
 MODEL, BOARDS = 25_000_000, 4
 ALLOWED = 4 * MODEL + 100_000_000
@@ -23,10 +24,12 @@ def measure(folder: Path, effort: Effort) -> list[Figure]:
             "data": {"clients": clients, "partition": "iid"},
         },
     )
-    with own_broker(folder / "broker") as address:
-        port = str(address.port)
-        with process("-m", "bench.light", port, "0", str(BOARDS), str(clients // BOARDS)):
-            peak = _coordinator_peak(folder, experiment, port)
+    with (
+        own_broker(folder / "broker") as address,
+        light_boards(address.port, 0, BOARDS, clients // BOARDS) as boards,
+    ):
+        boards.go()
+        peak = _coordinator_peak(folder, experiment, address.port)
     return [
         figure(
             "memory",
@@ -39,7 +42,7 @@ def measure(folder: Path, effort: Effort) -> list[Figure]:
     ]
 
 
-def _coordinator_peak(folder: Path, experiment: Path, port: str) -> int:
+def _coordinator_peak(folder: Path, experiment: Path, port: int) -> int:
     """Bytes; asked of the process itself, at its end."""
     where = ("--broker", f"127.0.0.1:{port}", "--runs", str(folder / "runs"), "--run", "r")
     said = serve("run", str(experiment), *where, seconds=600, program="bench.peak")
