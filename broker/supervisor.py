@@ -70,20 +70,25 @@ def supervise(broker: Broker, ready: Callable[[], None]) -> None:
     before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
     notifier = notifier_from()
     allow_connections(broker.config.max_connections)
+    accounts = _fingerprint(broker.folder)  # before it reads them: then no change is missed
     try:
         with broker:
             ready()
             notifier.ready(f"mosquitto on {broker.host}:{broker.port}")
-            _keep_alive(broker, signals, notifier)
+            _keep_alive(broker, accounts, signals, notifier)
             notifier.stopping()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _keep_alive(broker: Broker, signals: queue.SimpleQueue[int], notifier: Notifier) -> None:
-    deaths = Deaths()
-    accounts, emptied = _fingerprint(broker.folder), float("-inf")
+def _keep_alive(
+    broker: Broker,
+    accounts: Fingerprint,
+    signals: queue.SimpleQueue[int],
+    notifier: Notifier,
+) -> None:
+    deaths, emptied = Deaths(), float("-inf")
     while not _asked_to_stop(signals, LOOK_SECONDS):
         notifier.beat(time.monotonic())
         broker.log.rotate()

@@ -19,6 +19,7 @@ partition = "iid"
 epochs = 1
 """
 SLACK = 12 * 1024 * 1024
+WAITING = 100 * 330 * 1024  # updates of a round, which may wait in the broker at any moment
 
 
 @pytest.mark.slow
@@ -49,5 +50,6 @@ def test_a_hundred_clients_for_many_rounds_need_no_more_memory_at_the_end(
     rig.finish(server)
     print({name: f"{early[name] >> 20} -> {late[name] >> 20} MB" for name in early})  # noqa: T201
     for name, before in early.items():
-        assert late[name] < before * 1.1 + SLACK, f"{name}: {before} -> {late[name]}"
+        more = SLACK + (WAITING if name == "broker" else 0)
+        assert late[name] < before * 1.1 + more, f"{name}: {before} -> {late[name]}"
     assert all(line["updates"] == 100 for line in rig.metrics()[1:])
