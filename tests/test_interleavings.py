@@ -150,8 +150,21 @@ def others_are_enough(setup: Setup, gone: int) -> bool:
     return there >= max(least, setup.start_with or len(setup.clients))
 
 
+# the broker loses the experiment before boards that wait for it have reported their data
+LOST_EXPERIMENT = bytes.fromhex(
+    "1f06844bf2da85e1925c1879dfc350beb4fe7f686c78125e4c09e4cf7a2c031ebc945a6aa7e6"
+    "626a4db1185000a33149f5b4f2d61a847f848e55807b85e9cc5d18595e7a6f77f4e9456c3a86"
+    "1b3570abb8355ecc6ad8168645264ec92f3f98748c609bf2381a9b1b9365e9415db0b6e4c69c"
+    "a315988d1f19989118ecc14c0e0b55f98838b29553a221c647fb05bc4aa69de56e52985ec102"
+    "ca0d61d4550d61122aec468ac58b0719757faf468594bac21cd92cd165e2d0cdb9d628b346ac"
+    "d7ea565a17721f8cf131bf6b42be824b5cc3a6280d397f476d5684d0090f2ca0f5fea690e3d8"
+    "4c62216a16083014e1ec392b972ec988"
+)
+
+
 @settings(max_examples=40)
 @given(patient_setups, stories, st.booleans())
+@example(Setup(boards=((0,), (1,), (2,)), rounds=2, local=True), LOST_EXPERIMENT, False)
 def test_a_disturbed_run_ends_with_the_numbers_of_an_undisturbed_one(
     setup: Setup, story: bytes, leftovers: bool
 ) -> None:

@@ -19,6 +19,7 @@ from fl_server.rounds.selection import enough, goal, is_overdue, not_given_up, s
 from fl_server.rounds.state import (
     REPEAT_SECONDS,
     Action,
+    Announce,
     Close,
     Closing,
     Finished,
@@ -40,8 +41,8 @@ def advance(policy: Policy, state: State, now: float) -> tuple[State, tuple[Acti
     match state.phase:
         case Gathering() as phase if state.request != "run":
             return _hold(policy, state, phase, now)
-        case Gathering(since):
-            return _try_to_begin(policy, state, since, now)
+        case Gathering() as phase:
+            return _try_to_begin(policy, state, phase, now)
         case Working() as phase if policy.buffer and phase.round_number <= policy.rounds:
             return advance_buffer(policy, state, phase, now)
         case Working() as phase:
@@ -68,19 +69,22 @@ def _hold(
 
 
 def _try_to_begin(
-    policy: Policy, state: State, since: float, now: float
+    policy: Policy, state: State, phase: Gathering, now: float
 ) -> tuple[State, tuple[Action, ...]]:
     first = state.done == 0
-    waited_enough = not first and now - since >= policy.grace
+    waited_enough = not first and now - phase.since >= policy.grace
     least = enough(policy) if waited_enough else max(enough(policy), policy.start_with)
     if len(state.owned) < least:
         return state, ()
     present = state.registered(connected=first)
     if first and policy.local:
         present &= state.reported
-    if len(present) < least:
+    if len(present) >= least:
+        return _open(policy, state, state.done + 1, now)
+    if not policy.local or now - max(phase.since, phase.published) < REPEAT_AT_MOST:
         return state, ()
-    return _open(policy, state, state.done + 1, now)
+    # who has not reported may have another experiment, if the broker has lost this one
+    return replace(state, phase=replace(phase, published=now)), (Announce(),)
 
 
 def _open(
